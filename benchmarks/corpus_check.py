@@ -21,9 +21,9 @@ from typing import Any
 
 from chameleon_core._errors import ChameleonError
 from chameleon_core._loop.end.delivery import guessed, guesses_of
-from chameleon_core._loop.start.tasks import frontend_of, target_of, tasks_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._stages import Delivery, Frontend, Trials, Winner
+from chameleon_core._stages import Delivery, Frontend
 from chameleon_core._task import Task
 from chameleon_networks._frontends.lazy import LazyFrontend
 from chameleon_networks._step_times import Stopwatch
@@ -56,8 +56,8 @@ def main() -> None:
 def _verified(file: Path, steps: Stopwatch, answer: dict[str, Any]) -> tuple[Frontend, str]:
     """Do what a run does until a network is verified or refused."""
     pipeline = load_pipeline(file)
-    frontend = frontend_of(pipeline)
-    target = target_of(pipeline)
+    frontend = TaskSource(pipeline).frontend()
+    target = TaskSource(pipeline).target()
     steps.begin("check")
     answer["checked"] = frontend.check(target, len(usable_cores()), None) or {}
     return frontend, target
@@ -71,10 +71,10 @@ def _delivered(
     threads = len(usable_cores())
     steps.begin("tasks")
     frontend.decide(_NoTrials(target))
-    tasks = tasks_of(pipeline, target, frontend)
+    tasks = TaskSource(pipeline).tasks(target, frontend)
     steps.begin("guesses")
     space = pipeline.space.create()
-    found: list[Winner | None] = [
+    found: list[Delivery.Winner | None] = [
         guessed(task, guesses_of(space.design_space(task))) for task in tasks if guesses
     ]
     if "precision" in pipeline.sections:
@@ -98,7 +98,7 @@ def _delivered(
     return answer
 
 
-class _NoTrials(Trials):
+class _NoTrials(Frontend.Trials):
     """What a frontend chooses by where nothing is measured."""
 
     def __init__(self, target: str) -> None:

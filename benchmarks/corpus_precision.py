@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core._loop.end.delivery import guessed, guesses_of
-from chameleon_core._stages import Delivery, SpaceProvider, Winner
+from chameleon_core._stages import Delivery, SpaceProvider
 from chameleon_core._task import Task
 from chameleon_networks._artifact.writer import read_manifest
 from chameleon_networks._comparison.baselines import Baselines
@@ -34,7 +34,7 @@ _SEED = 90_000
 """Apart from the seeds of random batches to calibrate with and to check with."""
 
 
-def in_types(tasks: Sequence[Task], space: SpaceProvider) -> list[Winner]:
+def in_types(tasks: Sequence[Task], space: SpaceProvider) -> list[Delivery.Winner]:
     """First guesses that count as measured, faster in a type than in float32.
 
     Types are chosen among operators that were measured. A record of another run is one that is

@@ -36,7 +36,7 @@ from chameleon_cli._signals import signals
 from chameleon_core._errors import ChameleonError
 from chameleon_core._loop.end.comparison import finalists
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
-from chameleon_core._loop.start.tasks import target_of, tasks_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._stages import Contender, Runner, StageRef
 from chameleon_core._store import RecordStore
@@ -177,7 +177,8 @@ def compare(suite: Suite, layer: str, ended: Mapping[Cell, CellResult], kind: st
     """Time a layer's contenders against each other, unless that was done before."""
     cell = next(one for one in suite.cells() if one.task == layer)
     pipeline = from_dict(cell.document)
-    (task,) = tasks_of(pipeline, target_of(pipeline))
+    source = TaskSource(pipeline)
+    (task,) = source.tasks(source.target())
     sides = sides_of({c: r for c, r in ended.items() if c.task == layer}, kind, task)
     described = [attrs.asdict(side) for side in sides]
     asked = json.dumps([described, task.to_json(), pipeline.runner.to_json()], sort_keys=True)

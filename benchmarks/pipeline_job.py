@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._loop.start.tasks import target_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._space import DesignSpace
@@ -49,7 +49,7 @@ class Subject:
 def subject(path: Path, overrides: Sequence[str]) -> Subject:
     """Load a pipeline and make its first task's space."""
     pipeline = load_pipeline(path, overrides)
-    task = pipeline.model.create().tasks(target_of(pipeline))[0]
+    task = pipeline.model.create().tasks(TaskSource(pipeline).target())[0]
     return Subject(
         pipeline=pipeline,
         task=task,

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from chameleon_cli import _logs as logs
 from chameleon_core._measurement import Measurement
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_core._stages import Arrays, Kernel, MeasureJob, StageRef
 from chameleon_core._task import Task
 from chameleon_runners._rpc.options import RpcOptions
@@ -80,7 +80,7 @@ class Fleet:
     def __init__(self, servers: int, seconds: float, **more: Any) -> None:
         self.serving = RpcServers(RpcServerOptions(servers=servers, key="sleeping", threads=1))
         self._space = StageRef(factory=SPACE, options={"seconds": seconds / runs_of_a_candidate()})
-        target = default_registry().create("targets", "tvm").resolve("native")
+        target = Registry.default().create("targets", "tvm").resolve("native")
         self._task = Task(name="sleep", operator="behaviour", arguments={}, target=target, flop=1.0)
         self._more = more
         self._next = 0

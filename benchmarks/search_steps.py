@@ -26,7 +26,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._loop.start.tasks import target_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._space import Configs, DesignSpace
@@ -83,7 +83,9 @@ class Subject:
 def subject_of(pipeline: Path, layer: str, folder: Path, space: str) -> Subject:
     """Measure what is missing of a layer's configurations."""
     resolved = load_pipeline(pipeline, [f"space={space}"])
-    tasks = {task.name: task for task in resolved.model.create().tasks(target_of(resolved))}
+    tasks = {
+        task.name: task for task in resolved.model.create().tasks(TaskSource(resolved).target())
+    }
     if layer not in tasks:
         raise SystemExit(f"{pipeline} has no operator {layer}; it has {', '.join(tasks)}")
     task = tasks[layer]

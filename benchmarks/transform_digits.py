@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 import transform_networks
-from chameleon_core._plugins import default_registry
+from chameleon_core._plugins import Registry
 from chameleon_transforms import _data as data
 from chameleon_transforms._delivery import retrain
 from chameleon_transforms._network.channels import traced
@@ -47,7 +47,7 @@ def untrained(network: str, seed: int = 0) -> nn.Module:
 def space_of(network: nn.Module) -> NetworkSpace:
     """All networks of the usual transforms."""
     names = ("group", "depthwise", "bottleneck", "split-outputs", "mixed-groups", "split-rows")
-    transforms = [default_registry().create("transforms", name) for name in names]
+    transforms = [Registry.default().create("transforms", name) for name in names]
     return NetworkSpace(
         traced(network, torch.zeros(DIGIT)), transforms, sequence=2, widths=(1, 2, 4)
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 import torch
-from chameleon_core._plugins import default_registry
+from chameleon_core._plugins import Registry
 from chameleon_transforms._delivery import retrain
 from chameleon_transforms._delivery.network_folder import write_candidate, write_network
 from chameleon_transforms._delivery.weights import WeightTransfer
@@ -85,7 +85,7 @@ def retrained(network: str, epochs: int, folder: Path, seeds: int) -> Iterator[O
 def best(space: NetworkSpace, judge: Scorer, seed: int) -> tuple[Candidate, float]:
     """The network of the largest default score with about 3 times fewer multiply-adds."""
     (name, *_) = Transformation().scores
-    score = default_registry().create("network_scores", name)
+    score = Registry.default().create("network_scores", name)
     before = space.candidate(space.original)
     low, high = TIMES
     fitting = (

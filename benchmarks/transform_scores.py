@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core._plugins import default_registry
+from chameleon_core._plugins import Registry
 from chameleon_transforms._delivery import retrain
 from chameleon_transforms._network.replacement import replacements, with_modules
 from chameleon_transforms._network.space import Candidate, NetworkSpace
@@ -81,7 +81,7 @@ def trained(
     space = space_of(untrained(network))
     (images, labels), _ = digits(0, TRAINED_WITH)
     judge = Scorer(space, images[:MINIBATCH], labels[:MINIBATCH])
-    scores = {name: default_registry().create("network_scores", name) for name in names}
+    scores = {name: Registry.default().create("network_scores", name) for name in names}
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = file.read_text().splitlines() if file.exists() else []
     known = {json.dumps(one["key"]): one["accuracy"] for one in map(json.loads, lines)}

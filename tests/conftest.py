@@ -15,7 +15,6 @@ import structlog
 from chameleon_cli._main import run as chameleon_command
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._plugins import NoOptions, Registry
-from chameleon_core._plugins.registry import default_registry
 from programs import completed
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
@@ -143,12 +142,12 @@ def install(monkeypatch):
     """Puts a registry in the place of what is installed."""
 
     def put(registry):
-        default_registry.cache_clear()
+        Registry.default.cache_clear()
         monkeypatch.setattr(Registry, "load", classmethod(lambda _: registry))
         return registry
 
     yield put
-    default_registry.cache_clear()
+    Registry.default.cache_clear()
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from chameleon_core._loop.interruption import Interruption
 from chameleon_core._loop.round.batch import Config, tuples
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._loop.start.tasks import device_of, spaces_of, target_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._stages import Archive, Contender, StageRef
@@ -93,7 +93,7 @@ def network_tasks(network: str, precision: str | None, folder: Path) -> list[Tas
     document = {"model": NETWORKS[network], "target": "native", "output": str(folder)}
     pipeline = from_dict({**document, "precision": precision})
     reader = NetworkTasks(
-        folder=folder, target=target_of(pipeline), interruption=Interruption(), say=print
+        folder=folder, target=TaskSource(pipeline).target(), interruption=Interruption(), say=print
     )
     (tasks,) = reader.of([pipeline])
     tasks = [task for task in tasks if precision in {None, task.arguments.get("dtype")}]
@@ -120,14 +120,14 @@ def recommended(pipeline: ResolvedPipeline, task: Task) -> Config | None:
 
     A run of operators without measurements would time several of them, and choose the fastest.
     """
-    (space,) = spaces_of(pipeline, [task], among=True)
+    (space,) = TaskSource(pipeline).spaces([task], among=True)
     tuner = TaskTuner.of(
         pipeline,
         task,
         space,
         Archive(),
         batch_size=BATCH,
-        device=device_of(pipeline, task.target),
+        device=TaskSource(pipeline).device(task.target),
     )
     return next(iter(tuples(tuner.recommended())), None)
 

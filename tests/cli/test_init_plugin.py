@@ -11,7 +11,7 @@ from chameleon_cli._main import run
 from chameleon_core._errors import ExitCode
 from chameleon_core._plugins import KINDS
 from chameleon_core._plugins.local import PLUGINS_VARIABLE
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_testing.suites.base import outcomes
 from programs import completed
 
@@ -27,7 +27,7 @@ def _alone(monkeypatch, tmp_path):
     for name in set(sys.modules) - before:
         if name.startswith("probe_"):
             del sys.modules[name]
-    default_registry.cache_clear()
+    Registry.default.cache_clear()
 
 
 def name_of(kind):

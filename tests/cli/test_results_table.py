@@ -7,8 +7,8 @@ import pytest
 from chameleon_cli import _result_rows as result_rows
 from chameleon_cli._results_table import print_network, print_table
 from chameleon_core._loop.end.result import OperatorResult, VariantResult
-from chameleon_core._network_result import BucketResult, FrontPoint, NetworkResult, RivalTime
-from chameleon_core._run_view import NetworkSummary, TimeSource
+from chameleon_core._network_result import NetworkResult
+from chameleon_core._run_view import RunView, TimeSource
 
 
 class Terminal(io.StringIO):
@@ -82,7 +82,7 @@ INT8 = NetworkResult(
     precisions=("int8",),
     rivals={"torch": 0.02},
     rivals_reduced={
-        "openvino as it comes": RivalTime(
+        "openvino as it comes": NetworkResult.Rival(
             asked="as-it-comes", precision="bfloat16", seconds=0.002, max_relative_error=3.4e-3
         )
     },
@@ -104,7 +104,7 @@ def test_each_rival_in_reduced_precision_has_its_precision_and_error(capsys):
 
 def test_what_a_rival_computes_in_by_default_is_in_the_sentence_of_a_network():
     network = attrs.evolve(INT8, precision="float32", precisions=("float32",))
-    summary = NetworkSummary(
+    summary = RunView.Network(
         seconds=0.004, source=TimeSource.COMPARISON, measured=1, operators=1, result=network
     )
     others = "torch 20.0 ms, openvino as it comes in bfloat16 2.00 ms, untuned 100 ms"
@@ -122,31 +122,37 @@ def test_rivals_in_float32_alone_stay_in_the_networks_line():
 def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
     mixed = {"int8": 3, "float32": 2}
     front = (
-        FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
-        FrontPoint(types=mixed, seconds=0.004, error=2e-3, delivered=True),
-        FrontPoint(types=mixed, seconds=0.0, error=2e-3, delivered=False),  # without measurements
+        NetworkResult.FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
+        NetworkResult.FrontPoint(types=mixed, seconds=0.004, error=2e-3, delivered=True),
+        NetworkResult.FrontPoint(
+            types=mixed, seconds=0.0, error=2e-3, delivered=False
+        ),  # without measurements
     )
     chosen = {"precision_summary": "of 5 operators 3 in int8, 2 in float32", "front": front}
     network = attrs.evolve(INT8, **chosen)
-    assert result_rows.front_rows(network) == [
+    assert result_rows.front_table(network)[1] == [
         ("float32 5", "5.00 ms", "0.0e+00", ""),
         ("int8 3, float32 2", "4.00 ms", "2.0e-03", "delivered"),
         ("int8 3, float32 2", "-", "2.0e-03", ""),
     ]
     print_network(network)
     printed = capsys.readouterr().out
-    assert printed.index(result_rows.FRONT_HEADER[0]) < printed.index(
-        "precision: of 5 operators 3 in int8"
-    )
+    assert printed.index("operators in") < printed.index("precision: of 5 operators 3 in int8")
     assert NetworkResult.from_json(network.to_json()) == network
     assert {"front", "precision_summary"}.isdisjoint(NetworkResult().to_json())
 
 
 def test_front_and_precision_of_each_bucket_name_it(capsys):
     types = {"int8": 5}
-    front = (FrontPoint(bucket="64", types=types, seconds=0.004, error=2e-3, delivered=True),)
-    rival = RivalTime(asked="int8", precision="int8", seconds=0.003, max_relative_error=0.01)
-    bucket = BucketResult(
+    front = (
+        NetworkResult.FrontPoint(
+            bucket="64", types=types, seconds=0.004, error=2e-3, delivered=True
+        ),
+    )
+    rival = NetworkResult.Rival(
+        asked="int8", precision="int8", seconds=0.003, max_relative_error=0.01
+    )
+    bucket = NetworkResult.Bucket(
         name="64",
         latency_seconds=0.001,
         rivals={"torch": 0.0005},
@@ -157,7 +163,9 @@ def test_front_and_precision_of_each_bucket_name_it(capsys):
     )
     chosen = {"precision_summary": "bucket 64: of 5 operators 5 in int8", "front": front}
     network = attrs.evolve(INT8, **chosen, buckets=(bucket,))
-    assert result_rows.front_rows(network) == [("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")]
+    assert result_rows.front_table(network)[1] == [
+        ("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")
+    ]
     assert result_rows.bucket_rows(network) == [
         ("64", "1.00 ms", "-", "torch int8 3.00 ms", "3.000", "2.0e-03", "int8")
     ]

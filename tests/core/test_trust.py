@@ -9,7 +9,6 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT, fall_back
 from chameleon_core._plugins import OperatorRecord, Registry, hookimpl
 from chameleon_core._plugins.options import sources_in
-from chameleon_core._plugins.registry import default_registry
 from chameleon_core._task import Task
 from chameleon_core._trust import check_sources, check_tasks
 from chameleon_networks._precision.section import Precision
@@ -59,7 +58,7 @@ class Operators:
 @pytest.mark.parametrize("kind", ["code", "in-process:code"])
 def test_a_task_that_carries_code_is_refused(monkeypatch, kind):
     registry = Registry.from_plugins([Operators()])
-    default_registry.cache_clear()
+    Registry.default.cache_clear()
     monkeypatch.setattr(Registry, "load", classmethod(lambda _: registry))
     tasks = [
         Task(name=name, operator=name, arguments={}, target="t", flop=1.0)
@@ -71,7 +70,7 @@ def test_a_task_that_carries_code_is_refused(monkeypatch, kind):
         with pytest.raises(ConfigError, match=f"task '{kind}' of runs/strange carries") as caught:
             check_tasks(FOLDER, tasks, trust_source=False)
     finally:
-        default_registry.cache_clear()
+        Registry.default.cache_clear()
     assert "`trust_source=True`" in caught.value.hint
     assert "trust_source: true" in caught.value.hint
 

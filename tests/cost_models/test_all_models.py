@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, DesignSpace, FeatureBlock
+from chameleon_core._space import Choice, DesignSpace
 from chameleon_cost_models._options import (
     AlternatingOptions,
     EnsembleOptions,
@@ -37,7 +37,7 @@ def odd_space():
     """A space with an analytical feature that is mostly not a number."""
     return DesignSpace(
         [Choice(name="k", options=tuple(range(40)))],
-        features=FeatureBlock(
+        features=DesignSpace.FeatureBlock(
             names=("odd",), compute=lambda v: ODD[v["k"].astype(int) % len(ODD)][:, None]
         ),
     )

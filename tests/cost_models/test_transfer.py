@@ -8,7 +8,7 @@ from chameleon_core._errors import RunFolderError
 from chameleon_core._measurement import FailureKind, Measurement, Spending
 from chameleon_core._run_files import RunFile
 from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import TaskHistory
+from chameleon_core._stages import Archive
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_cost_models._options import (
@@ -32,7 +32,7 @@ def task_of(name):
 def history(name, *, count=100, space=None, seed=0, **more):
     space = space or tiled_space()
     configs = space.sample(count, np.random.default_rng(seed))
-    return TaskHistory(
+    return Archive.History(
         task=task_of(name), space=space, observations=observe(space, configs, **more)
     )
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._plugins import NoOptions, PluginRecord
 from chameleon_core._space import Choice, DesignSpace
@@ -155,7 +154,7 @@ def test_one_member_must_need_no_cost_model_if_there_is_none(tmp_path):
 
 def test_a_resolved_pipeline_reads_as_the_same_one(tmp_path):
     pipeline = load(tmp_path, ["{name: portfolio, explorers: [local, random]}", "annealing"])
-    (tmp_path / "again.yaml").write_text(dump_pipeline(pipeline))
+    (tmp_path / "again.yaml").write_text(pipeline.to_yaml())
     again = load_pipeline(tmp_path / "again.yaml")
     assert again.digest == pipeline.digest
     assert again.explorer.options == attrs.evolve(pipeline.explorer.options)

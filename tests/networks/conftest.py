@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Delivery, Winner
+from chameleon_core._stages import Delivery
 from chameleon_networks._evaluation import latency, processes
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork
@@ -70,7 +70,7 @@ def delivery_into(target):
             design = space.design_space(task)
             config = design.first_guesses[0] if guessed else design.sample(1, rng)[0]
             indices = tuple(int(index) for index in config)
-            winners.append(Winner(task=task, config=indices, seconds=1e-3))
+            winners.append(Delivery.Winner(task=task, config=indices, seconds=1e-3))
         return Delivery(target=target, winners=winners, space=space, folder=folder, threads=2)
 
     return delivery

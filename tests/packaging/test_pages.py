@@ -17,7 +17,7 @@ from chameleon_cli._json_schema.document import pipeline_schema
 from chameleon_cli._main import chameleon, run
 from chameleon_cli._plugins import command as plugins
 from chameleon_core._errors import ExitCode
-from chameleon_core._loop.start.tasks import spaces_of, target_of, tasks_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import load_pipeline
 from doc_pages import ROOT, blocks, commands_of
 from synthetic import run_synthetic, synthetic_document
@@ -215,8 +215,9 @@ def test_pipelines_of_tutorials_validate(page, written):
 def test_the_operator_of_the_tutorial_has_a_space_and_a_reference(written):
     folder, _ = written("tutorials/operator.md")
     pipeline = load_pipeline(folder / "scaled.yaml")
-    tasks = tasks_of(pipeline, target_of(pipeline))
-    (space,) = spaces_of(pipeline, tasks)
+    source = TaskSource(pipeline)
+    tasks = source.tasks(source.target())
+    (space,) = source.spaces(tasks)
     assert len(space.first_guesses)
     module = importlib.import_module("scaled")
     data, weights = np.full((2, 3), -1.0), np.eye(3)

@@ -5,7 +5,7 @@ import importlib
 import pytest
 from chameleon_cli._main import run as chameleon
 from chameleon_core._errors import ExitCode
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 
 pytestmark = pytest.mark.usefixtures("everything")
 
@@ -44,11 +44,11 @@ def dry_run(monkeypatch, tmp_path, capfd):
 def test_every_preset_is_one_of_every_example(root, dry_run, monkeypatch):
     # The tasks of a network depend on no preset, and take seconds each.
     command = importlib.import_module("chameleon_cli._run")
-    monkeypatch.setattr(command, "tasks_of", lambda _: ("nowhere", []))
+    monkeypatch.setattr(command.TaskSource, "tasks", lambda *_: [])
     failures = [
         failure
         for file in examples(root)
-        for preset in default_registry().names("presets")
+        for preset in Registry.default().names("presets")
         for variant in VARIANTS
         if (failure := dry_run(file, f"preset={preset}", *variant)) is not None
     ]

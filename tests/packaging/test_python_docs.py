@@ -48,5 +48,5 @@ def test_everything_that_is_exported_is_on_the_page(root):
     assert all(f"cc.{name}" in text for name in shown)
     # The others are classes of results, which functions return.
     assert set(cc.__all__) - shown == {
-        "Asked", "Measurements", "Minimum", "Operator", "Run", "Trial",
+        "Measurements", "Minimum", "Run", "Trial",
     }  # fmt: skip

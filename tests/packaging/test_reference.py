@@ -10,7 +10,7 @@ import pytest
 from chameleon_cli._json_schema.document import pipeline_schema
 from chameleon_core._plugins.event_hooks import EventHooks
 from chameleon_core._plugins.kinds import KINDS
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def rows(page):
 
 
 def test_every_plugin_has_an_entry(pages):
-    registry = default_registry()
+    registry = Registry.default()
     for kind in KINDS:
         if kind != "commands":
             names = {registry.full_name(entry) for entry in registry.entries(kind)}
@@ -69,7 +69,7 @@ def test_every_option_has_a_row_with_its_help(pages):
 
 
 def test_every_key_of_an_operator_has_a_row_with_its_help(pages):
-    for kind, arguments in default_registry().classes("operators").items():
+    for kind, arguments in Registry.default().classes("operators").items():
         page = pages["operators"].partition(f"## `{kind}`\n")[2].partition("\n## ")[0]
         result = rows(page)
         for field in arguments.__attrs_attrs__:
@@ -77,7 +77,7 @@ def test_every_key_of_an_operator_has_a_row_with_its_help(pages):
 
 
 def test_every_key_of_a_pipeline_has_a_row(pages):
-    assert set(default_registry().pipeline_keys) <= set(rows(pages["pipeline"]))
+    assert set(Registry.default().pipeline_keys) <= set(rows(pages["pipeline"]))
     for section in ("budget", "require", "precision", "transform"):
         assert f"## `{section}`" in pages["pipeline"]
 
@@ -91,7 +91,7 @@ def test_every_command_has_an_entry_and_every_option_a_help(pages, reference):
     result = dict(reference("commands").commands())
     assert headings(pages["commands"]) == set(result)
     names = {words.split()[1] for words in result if " " in words}
-    assert set(default_registry().names("commands")) < names
+    assert set(Registry.default().names("commands")) < names
     for words, command in result.items():
         assert command.help, words
         for option in command.params:

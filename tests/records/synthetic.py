@@ -2,7 +2,7 @@
 
 import chameleon_records.hooks
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._stages import Record, RecordKey
+from chameleon_core._stages import RecordDatabase
 from hypothesis import strategies as st
 from synthetic import run_synthetic, synthetic_document
 
@@ -43,11 +43,11 @@ def key_of(cardinalities=(9, 9), **more):
         "conditions": {"threads": 1},
         **more,
     }
-    return RecordKey(**values)
+    return RecordDatabase.Key(**values)
 
 
 def record_of(config, seconds=(1e-3,), measured_at=1.0, **more):
-    return Record(
+    return RecordDatabase.Record(
         measurement=Measurement(config=tuple(config), seconds=tuple(seconds), **more),
         knobs={f"knob{place}": index for place, index in enumerate(config)},
         measured_at=measured_at,

@@ -4,14 +4,14 @@ import chameleon_records.hooks
 import pytest
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_core._versions import installed
 from chameleon_records._locations import open_database
 
 
 def registry():
-    if "files" in default_registry().names("record_databases"):
-        return default_registry()
+    if "files" in Registry.default().names("record_databases"):
+        return Registry.default()
     ours = ("chameleon-tuner-records", chameleon_records.hooks)
     return Registry.from_plugins([ours], with_installed=True)
 

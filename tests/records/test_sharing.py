@@ -9,7 +9,7 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._plugins.records import RecordDatabaseRecord
-from chameleon_core._stages import Record, RecordDatabase
+from chameleon_core._stages import RecordDatabase
 from chameleon_core._store import RecordStore
 from structlog.testing import capture_logs
 from synthetic import (
@@ -132,7 +132,7 @@ def only_key(name="memory"):
 def record(config, seconds=(1e-3,), **more):
     knobs = {f"knob{place}": index for place, index in enumerate(config)}
     given = {"knobs": knobs, "measured_at": 1.0, **more}
-    return Record(measurement=Measurement(config=config, seconds=seconds), **given)
+    return RecordDatabase.Record(measurement=Measurement(config=config, seconds=seconds), **given)
 
 
 def test_what_one_run_adds_the_next_does_not_measure(run):

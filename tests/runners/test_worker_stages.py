@@ -179,9 +179,9 @@ def test_a_stage_may_import_torch(tmp_path, monkeypatch):
 def test_workers_import_chameleon_s_own_stages_without_torch(run_python):
     program = (
         "import sys\n"
-        "from chameleon_core._plugins.registry import default_registry\n"
+        "from chameleon_core._plugins.registry import Registry\n"
         "from chameleon_runners._worker.stages import preload\n"
-        "registry = default_registry()\n"
+        "registry = Registry.default()\n"
         "for kind in ('spaces', 'baselines'):\n"
         "    for name in registry.names(kind):\n"
         "        preload(registry.record(kind, name).factory)\n"

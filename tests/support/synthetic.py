@@ -211,8 +211,8 @@ class SyntheticRival(stages.Rival):
 
     def tune(
         self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
-    ) -> stages.RivalTrace:
-        return stages.RivalTrace(
+    ) -> stages.Rival.Trace:
+        return stages.Rival.Trace(
             at_seconds=(1.0, 2.0),
             measurements=(1, measurements or 1),
             best_seconds=(BASELINE_SECONDS, 1e-3),
@@ -229,7 +229,7 @@ class SyntheticExplorer(stages.Explorer):
         self._best: Configs = np.empty((0, len(context.space.knobs)), np.int32)
 
     def explore(
-        self, score: stages.ScoreFunction | None, visited: Visited, count: int
+        self, score: stages.Explorer.ScoreFunction | None, visited: Visited, count: int
     ) -> Candidates:
         parents = np.repeat(self._best, 8, axis=0)
         pool = np.concatenate(

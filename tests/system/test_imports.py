@@ -1,10 +1,10 @@
-"""A library is imported without an optional one, which others can import afterwards."""
+"""Imports that fail for a while, and imports without garbage collection."""
 
 import sys
 from importlib import import_module
 
 import pytest
-from chameleon_system._imports import block_import, import_without
+from chameleon_system._imports import block_import
 
 
 def test_a_module_that_is_not_imported_yet_is_absent_meanwhile(tmp_path, monkeypatch):
@@ -15,18 +15,6 @@ def test_a_module_that_is_not_imported_yet_is_absent_meanwhile(tmp_path, monkeyp
         with pytest.raises(ModuleNotFoundError):
             import_module("tested_option")
     assert import_module("tested_option") is sys.modules.pop("tested_option")
-
-
-def test_a_library_without_a_module_is_the_importers_own(tmp_path, monkeypatch):
-    (tmp_path / "tested_library.py").write_text(
-        "try:\n    import tested_option\nexcept ImportError:\n    tested_option = None\n"
-    )
-    (tmp_path / "tested_option.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    own = import_without("tested_library", "tested_option")
-    assert own.tested_option is None
-    assert import_module("tested_library").tested_option is sys.modules.pop("tested_option")
-    assert import_without("tested_library", "tested_option") is sys.modules.pop("tested_library")
 
 
 def test_later_collections_leave_out_what_was_imported(run_python):

@@ -423,7 +423,7 @@ class Refusing(synthetic.SyntheticSpace):
 
 @pytest.mark.parametrize("kind", plugins.STAGE_KINDS)
 def test_the_options_of_our_own_stages_conform(kind):
-    for entry in plugins.default_registry().entries(kind):
+    for entry in plugins.Registry.default().entries(kind):
         attributes = {"kind": kind, "record": entry.record}
         suite = type("Options", (StageSuite,), attributes)()
         suite.test_record()

@@ -8,7 +8,6 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._plugins import Registry
-from chameleon_core._plugins.registry import default_registry
 from chameleon_transforms import hooks
 from chameleon_transforms._session import Session
 
@@ -30,8 +29,8 @@ def two_inputs():
 @pytest.fixture(scope="module")
 def registry():
     """The installed plugins, and these where they are not."""
-    if "chameleon-tuner-transforms" in default_registry().distributions:
-        return default_registry()
+    if "chameleon-tuner-transforms" in Registry.default().distributions:
+        return Registry.default()
     return Registry.from_plugins([("chameleon-tuner-transforms", hooks)], with_installed=True)
 
 

@@ -1,7 +1,7 @@
 """Every analytical feature of a template tells of one loop or buffer."""
 
 import pytest
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 
 CPU, GPU = (
     '{"kind": "llvm", "mcpu": "znver3", "keys": ["cpu"]}',
@@ -18,7 +18,7 @@ CPU, GPU = (
     ],
 )
 def test_all_features_are_grouped(kind, target, arguments):
-    registry = default_registry()
+    registry = Registry.default()
     resolved = registry.create("targets", "tvm").resolve(target)
     (record,) = (row.record for row in registry.entries("operators") if row.record.name == kind)
     task = record.arguments(**arguments).task("t", resolved)

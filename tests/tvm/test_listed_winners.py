@@ -5,7 +5,7 @@ import os
 import attrs
 import pytest
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._network_result import KernelTime, NetworkResult
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._plugins import NoOptions
 from chameleon_core._run_files import RunFile
 from chameleon_core._task import Task
@@ -117,7 +117,7 @@ def test_those_that_take_most_of_the_time_are_listed(pipeline):
     names = [result.name for result in operators_to_list(many, NetworkResult())]
     assert names == [f"op{number}" for number in range(MAX_LISTINGS + 2, 2, -1)]
     kernels = [
-        KernelTime(name=name, tuned=True, calls=1, seconds=seconds)
+        NetworkResult.Kernel(name=name, tuned=True, calls=1, seconds=seconds)
         for name, seconds in (("op1", 2e-3), ("op0", 3e-3))
     ]
     network = NetworkResult(kernels=tuple(kernels))

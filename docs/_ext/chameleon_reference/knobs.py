@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from chameleon_cli._space import describe_space
-from chameleon_core._loop.start.tasks import spaces_of, target_of, tasks_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._space import DesignSpace
 
@@ -48,8 +48,9 @@ class Example:
                 "space": self.space,
             }
         )
-        tasks = tasks_of(pipeline, target_of(pipeline))
-        (space,) = spaces_of(pipeline, tasks)
+        source = TaskSource(pipeline)
+        tasks = source.tasks(source.target())
+        (space,) = source.spaces(tasks)
         return space
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from chameleon_core._plugins.kinds import KINDS
-from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._plugins.registry import Registry
 
 from chameleon_reference.commands import commands_page
 from chameleon_reference.knobs import knobs_page
@@ -28,7 +28,7 @@ def pages(registry: Registry | None = None) -> dict[str, Page]:
     Args:
         registry: the plugins; the installed ones where None.
     """
-    registry = registry if registry is not None else default_registry()
+    registry = registry if registry is not None else Registry.default()
     files: dict[str, Page] = {
         "pipeline": partial(pipeline_page, registry),
         "commands": commands_page,

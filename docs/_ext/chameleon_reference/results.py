@@ -9,17 +9,7 @@ from pathlib import Path
 import attrs
 from chameleon_core._loop.end.result import OperatorResult, RunResult, VariantResult
 from chameleon_core._measurement import Spending
-from chameleon_core._network_result import (
-    BucketResult,
-    Footprint,
-    FrontPoint,
-    KernelTime,
-    LayoutResult,
-    NetworkResult,
-    OwnPrecision,
-    RivalTime,
-    Unmeasured,
-)
+from chameleon_core._network_result import NetworkResult
 
 from chameleon_reference.markdown import cell, section, table
 
@@ -32,13 +22,13 @@ _SUMS = {"wall_seconds": "the sum of all that ``spent_seconds`` divides."}
 """Keys that are no attribute."""
 
 _PARTS = {
-    "A rival in another precision": RivalTime,
-    "A kernel of the network": KernelTime,
-    "An operator that was never timed": Unmeasured,
-    "A choice of dtypes": FrontPoint,
-    "A footprint": Footprint,
-    "The layout": LayoutResult,
-    "Agreement in half precision": OwnPrecision,
+    "A rival in another precision": NetworkResult.Rival,
+    "A kernel of the network": NetworkResult.Kernel,
+    "An operator that was never timed": NetworkResult.Unmeasured,
+    "A choice of dtypes": NetworkResult.FrontPoint,
+    "A footprint": NetworkResult.Footprint,
+    "The layout": NetworkResult.Layout,
+    "Agreement in half precision": NetworkResult.OwnPrecision,
 }
 """Parts of a network's result."""
 
@@ -54,7 +44,9 @@ def results() -> dict[str, dict[str, str]]:
         "An operator's wall-clock time": _told(Spending, _fields(Spending)),
         "The network": _told(NetworkResult, [*_fields(NetworkResult), "ratio"]),
         **{title: _told(kind, _fields(kind)) for title, kind in _PARTS.items()},
-        "A bucket of shapes": _told(BucketResult, [*_fields(BucketResult), "ratio"]),
+        "A bucket of shapes": _told(
+            NetworkResult.Bucket, [*_fields(NetworkResult.Bucket), "ratio"]
+        ),
     }
 
 

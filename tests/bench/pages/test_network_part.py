@@ -7,19 +7,15 @@ import pytest
 from chameleon_bench._pages.run_page import page_of
 from chameleon_bench._pages.run_record import run_record
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._network_result import (
-    BucketResult,
-    FrontPoint,
-    NetworkResult,
-    RivalTime,
-    Unmeasured,
-)
+from chameleon_core._network_result import NetworkResult
 
 NETWORK = NetworkResult(
     latency_seconds=0.004,
     rivals={"torch": 0.02, "onnxruntime": 0.003},
     left_out={"openvino": "openvino is not <installed>"},
-    unmeasured=(Unmeasured(name="op1", kernel="first guess", because="it was not reached"),),
+    unmeasured=(
+        NetworkResult.Unmeasured(name="op1", kernel="first guess", because="it was not reached"),
+    ),
     folder="here",
 )
 
@@ -38,7 +34,7 @@ def test_that_it_is_slower_comes_first(page):
     assert "not measured, delivered with the first guess (it was not reached): op1" in shown
 
 
-BUCKET = BucketResult(
+BUCKET = NetworkResult.Bucket(
     name="64",
     shapes={"ids": (1, 64)},
     latency_seconds=0.001,
@@ -56,7 +52,9 @@ def test_each_bucket_has_a_row(page):
 
 
 def test_rivals_in_several_precisions_are_not_mixed(page):
-    rival = RivalTime(asked="int8", precision="int8", seconds=0.005, max_relative_error=0.013)
+    rival = NetworkResult.Rival(
+        asked="int8", precision="int8", seconds=0.005, max_relative_error=0.013
+    )
     network = attrs.evolve(
         NETWORK,
         precision="int8",
@@ -72,7 +70,7 @@ def test_rivals_in_several_precisions_are_not_mixed(page):
 
 
 def test_a_rival_that_computes_in_another_dtype_by_default_is_in_the_result(page):
-    rival = RivalTime(
+    rival = NetworkResult.Rival(
         asked="as-it-comes", precision="bfloat16", seconds=0.001, max_relative_error=3.7e-3
     )
     shown = page(attrs.evolve(NETWORK, rivals_reduced={"openvino as it comes": rival}))
@@ -85,8 +83,8 @@ def test_a_rival_that_computes_in_another_dtype_by_default_is_in_the_result(page
 
 def test_each_point_of_the_front_has_a_row(page):
     rows = (
-        FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
-        FrontPoint(types={"int8": 5}, seconds=0.003, error=2e-3, delivered=True),
+        NetworkResult.FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
+        NetworkResult.FrontPoint(types={"int8": 5}, seconds=0.003, error=2e-3, delivered=True),
     )
     shown = page(attrs.evolve(NETWORK, front=rows, precision_summary="of 5 operators 5 in <int8>"))
     assert "Precision: of 5 operators 5 in &lt;int8&gt;." in shown
@@ -97,7 +95,9 @@ def test_each_point_of_the_front_has_a_row(page):
 
 def test_each_bucket_has_its_precision_and_its_points(page):
     types = {"int8": 5}
-    point = FrontPoint(types=types, seconds=0.003, error=2e-3, delivered=True, bucket="64")
+    point = NetworkResult.FrontPoint(
+        types=types, seconds=0.003, error=2e-3, delivered=True, bucket="64"
+    )
     line = "bucket 64: of 5 operators 5 in int8"
     buckets = (attrs.evolve(BUCKET, precision="int8"),)
     shown = page(attrs.evolve(NETWORK, buckets=buckets, front=(point,), precision_summary=line))

@@ -13,8 +13,8 @@ from chameleon_bench._pages.run_page import write_report
 from chameleon_bench._pages.run_plots import plots_of
 from chameleon_bench._pages.run_record import network_seconds, run_record
 from chameleon_core._errors import RunFolderError
-from chameleon_core._loop.round.batch import Origin
 from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import Measurement
 from chameleon_core._run_files import RunFile
 from chameleon_core._stages import Disturbance
 from chameleon_core._store import RecordStore
@@ -133,7 +133,7 @@ def test_a_run_ends_with_its_report(pipeline):
     assert "as scripted" in page.text
     assert "Network" not in page.text
     for operator in result.operators:
-        counts = [operator.origins.get(origin, 0) for origin in Origin]
+        counts = [operator.origins.get(origin, 0) for origin in Measurement.Origin]
         assert sum(counts) == operator.measurements
         assert f"{operator.name} {' '.join(map(str, counts))}" in page.text
     assert "cardinalities" in page.text

@@ -7,7 +7,7 @@ import re
 import pytest
 from chameleon_bench._cells.execute import results
 from chameleon_bench._pages.suite_report import printed, report_of, write_report
-from chameleon_core._loop.round.batch import Origin
+from chameleon_core._measurement import Measurement
 
 from ..conftest import loaded  # noqa: TID252 - tests are no package
 
@@ -65,7 +65,7 @@ def test_the_whole_report(finished):
     cells = list(csv.DictReader(files["cells.csv"].splitlines()))
     assert len(cells) == 3 * 4 * 4
     mine = next(row for row in cells if (row["pipeline"], row["task"]) == ("small", "synthetic"))
-    counts = {origin: int(mine[f"from_{origin}"]) for origin in Origin}
+    counts = {origin: int(mine[f"from_{origin}"]) for origin in Measurement.Origin}
     assert sum(counts.values()) == int(mine["measurements"]) == 64
     assert {cell["from_fallback"] for cell in cells if cell["pipeline"] == "other"} == {""}
     assert row["fallback_share"]["low"] <= counts["fallback"] / 64 <= 1

@@ -7,7 +7,6 @@ from chameleon_core._loop.end.comparison import (
     ALTERNATIVES,
     NEARLY,
     SHARE,
-    TIE,
     TimeSlot,
     alternatives,
     best_of,
@@ -109,7 +108,10 @@ def test_two_machines_choose_alike_in_any_order_and_with_their_noise(steps, orde
         for number, step in enumerate(steps)
     ]
     there = [
-        attrs.evolve(row, seconds=tuple(s * (1 + order.uniform(0, TIE / 10)) for s in row.seconds))
+        attrs.evolve(
+            row,
+            seconds=tuple(s * (1 + order.uniform(0, Measurement.TIE / 10)) for s in row.seconds),
+        )
         for row in result
     ]
     order.shuffle(there)

@@ -2,12 +2,12 @@
 
 import attrs
 import pytest
-from chameleon_cli._result_rows import network_remarks, rival_rows
-from chameleon_core._network_result import NetworkResult, RivalTime
+from chameleon_cli._result_rows import network_remarks
+from chameleon_core._network_result import NetworkResult
 
 
 def _reduced(asked, seconds, precision=None, error=0.01):
-    return RivalTime(
+    return NetworkResult.Rival(
         asked=asked, precision=precision or asked, seconds=seconds, max_relative_error=error
     )
 
@@ -29,7 +29,7 @@ INT8 = NetworkResult(
 
 
 def test_like_comes_first_and_reduced_ones_last():
-    assert [name for name, _ in rival_rows(INT8)] == [
+    assert [name for name, _ in INT8.rival_rows] == [
         "openvino int8",
         "onnxruntime int8",
         "onnxruntime",
@@ -37,9 +37,9 @@ def test_like_comes_first_and_reduced_ones_last():
         "torch.compile bfloat16",
         "openvino as it comes",
     ]
-    like = [rival.asked in INT8.precisions for _, rival in rival_rows(INT8)]
+    like = [rival.asked in INT8.precisions for _, rival in INT8.rival_rows]
     assert like == [True, True, False, False, False, False]
-    precisions = {name: rival.precision for name, rival in rival_rows(INT8)}
+    precisions = {name: rival.precision for name, rival in INT8.rival_rows}
     assert precisions["openvino as it comes"] == "bfloat16"
     assert precisions["torch"] == "float32"
 
@@ -50,8 +50,8 @@ def test_the_ratio_is_to_the_best_in_the_same_precision():
     float32 = attrs.evolve(INT8, precision="float32", precisions=("float32",))
     assert float32.ratio == pytest.approx(0.016 / 0.004)
     assert float32.slower() is None
-    like = [name for name, rival in rival_rows(float32) if rival.asked == "float32"]
-    assert like == [name for name, _ in rival_rows(float32)[:2]] == ["onnxruntime", "torch"]
+    like = [name for name, rival in float32.rival_rows if rival.asked == "float32"]
+    assert like == [name for name, _ in float32.rival_rows[:2]] == ["onnxruntime", "torch"]
 
 
 def test_what_a_rival_computes_in_by_default_counts_if_the_network_lacks_it():
@@ -70,7 +70,7 @@ def test_without_any_of_its_precision_it_is_held_against_float32():
 
 def test_a_framework_that_has_the_network_in_half_precision_says_so():
     half = attrs.evolve(INT8, rivals_precision={"torch": "bfloat16"})
-    precisions = {name: rival.precision for name, rival in rival_rows(half)}
+    precisions = {name: rival.precision for name, rival in half.rival_rows}
     assert (precisions["torch"], precisions["onnxruntime"]) == ("bfloat16", "float32")
 
 

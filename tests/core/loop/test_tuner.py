@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core import _stages as stages
-from chameleon_core._loop.round.batch import Batch, Origin
+from chameleon_core._loop.round.batch import Batch
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._space import Choice, DesignSpace
 from chameleon_core._task import Task
@@ -50,7 +50,7 @@ def test_what_a_model_chooses_is_held_against_the_best_guess(grid, make_tuner, m
     tuner = make_tuner(guessing, cost_model=Knowing())
     batch = tuner.ask()
     assert batch.tolist() == [[0, 0], *alone[:-1].tolist()]
-    assert tuner.origins[0, 0] is Origin.INITIAL
+    assert tuner.origins[0, 0] is Measurement.Origin.INITIAL
     tuner.tell(measure(guessing, batch))
     assert [0, 1] not in tuner.ask().tolist(), "once, not in every batch"
 
@@ -236,7 +236,7 @@ def test_first_guesses_and_suggestions_are_what_they_become(grid, make_tuner):
     tuner = make_tuner(space)
     tuner.enqueue((2, 3))
     assert tuner.ask()[0].tolist() == [2, 2]
-    assert tuner.origins[2, 2] is Origin.SUGGESTION
+    assert tuner.origins[2, 2] is Measurement.Origin.SUGGESTION
 
 
 CONFIGS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), unique=True, max_size=12)
@@ -284,7 +284,7 @@ OTHER = attrs.evolve(TASK, name="b", operator="y")
 
 def _history(task):
     observations = stages.Observations.of(SPACE, [])
-    return stages.TaskHistory(task=task, space=SPACE, observations=observations)
+    return stages.Archive.History(task=task, space=SPACE, observations=observations)
 
 
 def test_a_task_never_sees_itself_under_any_name():

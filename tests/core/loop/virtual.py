@@ -14,7 +14,7 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._plugins import NoOptions
 from chameleon_core._schedulers import Scheduler
-from chameleon_core._stages import Arrival, Frontend, MeasureStream
+from chameleon_core._stages import Frontend, MeasureStream
 from synthetic import (
     SyntheticRunner,
     plugin_of,
@@ -118,7 +118,7 @@ class VirtualStream(MeasureStream):
         self._open[job] -= 1
         self._open += Counter()
         self._start()
-        return Arrival(job=job, measurement=self._fleet.outcome(job.task, config))
+        return MeasureStream.Arrival(job=job, measurement=self._fleet.outcome(job.task, config))
 
     @property
     def busy(self):

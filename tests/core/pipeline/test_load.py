@@ -9,10 +9,9 @@ import pytest
 from chameleon_core._pipeline.annotations import parse_duration
 from chameleon_core._pipeline.binding import difference
 from chameleon_core._pipeline.load import from_dict, load_pipeline
-from chameleon_core._pipeline.members import create_member
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import Scope, StageSpec
+from chameleon_core._pipeline.stage_reader import create_stage
 from chameleon_core._pipeline.yaml import dump_yaml, parse_yaml
 from chameleon_core._plugins import NoOptions, PluginRecord, Registry
 from hypothesis import example, given
@@ -100,7 +99,7 @@ def test_who_names_one_limit_means_that_one(load, text, limits):
 def test_a_limit_that_is_null_stays_null_when_it_is_written_and_read(load):
     pipeline = load(HEAD + "budget: {wall_time: 20m}\n")
     assert pipeline.document["budget"]["measurements"] is None
-    assert load(dump_pipeline(pipeline)).budget == pipeline.budget
+    assert load(pipeline.to_yaml()).budget == pipeline.budget
 
 
 def test_a_number_with_an_exponent_is_a_number(load):
@@ -148,7 +147,7 @@ def test_the_expanded_pipeline_loads_to_itself_without_presets(load, registry):
         HEAD + "preset: hot\nexplorer: {sizes: [1, 2], weights: {a: 1e-7}, pause: 90s}\n"
         "require: {min_ratio: 0.9, against: untuned}\nbudget: {patience: 5}\n"
     )
-    again = load(dump_pipeline(pipeline), f"output={pipeline.output}")
+    again = load(pipeline.to_yaml(), f"output={pipeline.output}")
     assert again.document == pipeline.document
     assert again.explorer == pipeline.explorer
     assert again.digest == pipeline.digest
@@ -177,7 +176,7 @@ def test_a_target_may_be_a_mapping(fakes, load, faults):
     pipeline = load(f"{model}target: {mapping}\n")
     assert json.loads(pipeline.target) == {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
     assert pipeline.document["target"] == json.loads(pipeline.target)
-    assert load(dump_pipeline(pipeline)).target == pipeline.target
+    assert load(pipeline.to_yaml()).target == pipeline.target
     assert json.loads(load(f"{model}target: {mapping}\n", "target.num-cores=3").target) == {
         **pipeline.document["target"],
         "num-cores": 3,
@@ -301,7 +300,7 @@ def team(tmp_path, *plugins, explorer="team"):
 
 
 def made(spec):
-    return [create_member("explorers", member, "context") for member in spec.options.members]
+    return [create_stage("explorers", member, "context") for member in spec.options.members]
 
 
 def test_members_by_default_are_the_run_s_and_stay_written_as_names(tmp_path):
@@ -336,7 +335,7 @@ def test_options_made_without_a_pipeline_name_installed_stages():
     installed = Registry.load()
     if "random" not in installed.names("explorers"):
         pytest.skip("no explorers are installed")
-    assert hasattr(create_member("explorers", "random", _Context()), "explore")
+    assert hasattr(create_stage("explorers", "random", _Context()), "explore")
 
 
 class _Context:

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_core._plugins import Registry
-from chameleon_core._plugins.local import PLUGINS_VARIABLE, add_local_plugins, local_plugins
+from chameleon_core._plugins import Registry, local
+from chameleon_core._plugins.local import PLUGINS_VARIABLE
 
 HOOKS = """
 from chameleon_core._plugins import NoOptions, PluginRecord, hookimpl
@@ -44,28 +44,28 @@ def package(tmp_path):
 
 def test_a_folder_without_a_plugin_is_refused(package):
     with pytest.raises(ConfigError, match=r"neither hooks\.py nor pyproject\.toml"):
-        add_local_plugins([str(package.parent)])
+        local.add([str(package.parent)])
 
 
 @pytest.mark.parametrize("place", ["../..", ".", "hooks.py"])
 def test_a_plugin_is_found_by_its_module_its_package_or_its_folder(package, place):
-    add_local_plugins([str(package / place)])
-    (first,) = local_plugins()
+    local.add([str(package / place)])
+    (first,) = local.in_use()
     assert (first.module, first.distribution) == ("given_explorer.hooks", "Given_Explorer")
     assert Registry.load().find("explorers", "odd").distribution == "Given_Explorer"
 
 
 def test_it_is_there_once_however_often_it_is_given(package):
-    add_local_plugins([str(package), str(package / "hooks.py")])
-    add_local_plugins([str(package.parents[1])])
-    assert len(local_plugins()) == 1
+    local.add([str(package), str(package / "hooks.py")])
+    local.add([str(package.parents[1])])
+    assert len(local.in_use()) == 1
     registry = Registry.load()
     assert [entry.name for entry in registry.entries("explorers")].count("odd") == 1
     assert not registry.errors
 
 
 def test_processes_that_are_started_find_it_too(package):
-    add_local_plugins([str(package)])
+    local.add([str(package)])
     assert os.environ[PLUGINS_VARIABLE] == str(package)
 
 
@@ -75,7 +75,7 @@ def test_two_of_one_name_are_refused(tmp_path):
         (tmp_path / folder / "twice_given.py").touch()
     paths = [str(tmp_path / folder / "twice_given.py") for folder in ("a", "b")]
     with pytest.raises(ConfigError, match="are both imported as 'twice_given'"):
-        add_local_plugins(paths)
+        local.add(paths)
     assert os.environ[PLUGINS_VARIABLE] == ""
 
 
@@ -93,13 +93,13 @@ def test_what_cannot_be_imported_is_refused_in_a_sentence(tmp_path, name, words)
     if name != "missing.py":
         (tmp_path / name).touch()
     with pytest.raises(ConfigError, match=words) as caught:
-        add_local_plugins([str(tmp_path / name)])
+        local.add([str(tmp_path / name)])
     assert caught.value.hint
 
 
 def test_an_installed_one_of_the_same_distribution_is_left_out(package):
-    add_local_plugins([str(package)])
-    (first,) = local_plugins()
+    local.add([str(package)])
+    (first,) = local.in_use()
     assert first.replaces("given.explorer", "elsewhere.hooks")
     assert first.replaces("other", "given_explorer.hooks")
     assert not first.replaces("other", "elsewhere.hooks")
@@ -111,5 +111,5 @@ def test_a_module_that_would_hide_another_one_is_refused(tmp_path, monkeypatch):
         (tmp_path / folder / "given_hidden.py").touch()
     monkeypatch.syspath_prepend(tmp_path / "there")
     with pytest.raises(ConfigError, match=r"there is another module 'given_hidden', in .*there"):
-        add_local_plugins([str(tmp_path / "here" / "given_hidden.py")])
+        local.add([str(tmp_path / "here" / "given_hidden.py")])
     assert str(tmp_path / "here") not in sys.path

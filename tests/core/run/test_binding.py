@@ -12,9 +12,8 @@ from chameleon_core._errors import (
     RunFolderError,
 )
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._loop.start.tasks import frontend_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict, load_pipeline
-from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._space import DesignSpace
 from chameleon_core._store import RecordStore
 from chameleon_networks._precision.section import Precision
@@ -206,12 +205,12 @@ def test_a_frontend_is_told_of_a_reduced_precision_and_refuses_one_by_default(mo
 
     run_pipeline(resolved(Reduced, None))
     assert not Reduced.told, "float32 is nothing to be told of"
-    frontend_of(resolved(Reduced, Precision(type="int8")))
+    TaskSource(resolved(Reduced, Precision(type="int8"))).frontend()
     assert Reduced.told == [Precision(type="int8")]
     with pytest.raises(ConfigError, match="the model cannot be computed in int8 or bfloat16"):
-        frontend_of(
+        TaskSource(
             resolved(SyntheticFrontend, Precision(search=("int8", "bfloat16"), max_error=0.1))
-        )
+        ).frontend()
 
 
 def decoded(folder):
@@ -295,5 +294,5 @@ def test_what_is_no_value_is_refused_when_it_is_read(pipeline, fix, said):
 def test_it_is_written_out_and_read_again(pipeline, tmp_path):
     resolved = pipeline(fix={"knob0": 4, "op1": {"knob2": 1}})
     assert from_dict(resolved.document, registry=synthetic_registry()).fix == resolved.fix
-    assert "fix:\n  knob0: 4\n" in dump_pipeline(resolved)
+    assert "fix:\n  knob0: 4\n" in resolved.to_yaml()
     assert "fix" not in pipeline(fix={}).document

@@ -9,9 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from chameleon_cli._main import run
-from chameleon_core._pipeline import load
-from chameleon_core._plugins import registry
+from chameleon_core._plugins import Registry
 from synthetic import measurements_in, synthetic_document, synthetic_registry
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("command.py"))]
@@ -34,8 +32,7 @@ def write(tmp_path):
 def chameleon(command_line, monkeypatch):
     """The same command in this process."""
     known = synthetic_registry(pytest.importorskip("chameleon_bench.hooks"))
-    for module in (registry, sys.modules[run.__module__], load):
-        monkeypatch.setattr(module, "default_registry", lambda: known)
+    monkeypatch.setattr(Registry, "default", lambda: known)
     return command_line
 
 

@@ -10,7 +10,7 @@ import pytest
 from chameleon_cli._results_table import print_network
 from chameleon_cli._signals import signals
 from chameleon_core._errors import ExitCode, TargetError
-from chameleon_core._loop.end.result import RunResult, summary_lines
+from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._network_result import NetworkResult
@@ -177,7 +177,7 @@ def test_a_finished_run_whose_network_is_gone_says_so_and_keeps_its_result(model
     assert command in without.network.failure
     assert [command in log["problem"] for log in logs if log["log_level"] == "warning"] == [True]
     assert without.exit_code is ExitCode.NO_VALID_RESULT
-    assert summary_lines(without) == []
+    assert without.summary_lines == []
     assert (first.folder / "best.json").read_bytes() == written
     network.write_text("the network of a plugin may be a file")
     assert _run(modelled, Delivering) == first

@@ -8,7 +8,7 @@ from chameleon_cli._results_table import print_network
 from chameleon_core._errors import ExitCode
 from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._network_result import BucketResult, NetworkResult, RivalTime
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.schema import Requirement
 from synthetic import SyntheticFrontend
 
@@ -40,7 +40,7 @@ class Bucketed(SyntheticFrontend):
             latency_seconds=0.003,
             rivals={"torch": 0.0049},
             max_relative_error=2e-7,
-            buckets=tuple(map(BucketResult.from_json, ROWS)),
+            buckets=tuple(map(NetworkResult.Bucket.from_json, ROWS)),
             folder=str(delivery.folder),
         )
 
@@ -72,7 +72,9 @@ def test_a_bucket_that_is_slower_is_said_though_the_sum_is_not(result):
 
 
 def test_each_bucket_is_held_against_what_runs_in_its_own_precision(result):
-    rival = RivalTime(asked="int8", precision="int8", seconds=8e-4, max_relative_error=0.01)
+    rival = NetworkResult.Rival(
+        asked="int8", precision="int8", seconds=8e-4, max_relative_error=0.01
+    )
     bucket = attrs.evolve(
         result.network.buckets[0], precisions=("int8",), rivals_reduced={"onnxruntime int8": rival}
     )
@@ -100,7 +102,7 @@ def test_buckets_that_were_not_timed_have_no_ratio(capsys):
     network = NetworkResult(
         max_relative_error=2e-7,
         folder="network",
-        buckets=(BucketResult.from_json(_row("64", None)),),
+        buckets=(NetworkResult.Bucket.from_json(_row("64", None)),),
     )
     print_network(network)
     assert ["64", "-", "-", "-", "-", "2.0e-07"] in [

@@ -35,7 +35,7 @@ def stored(tmp_path, monkeypatch):
         complete = check if isinstance(check, str) else f"{check.__module__}:{check.__name__}"
         record = SimpleNamespace(complete=complete)
         registry = SimpleNamespace(record=lambda *_: record)
-        monkeypatch.setattr(delivery, "default_registry", lambda: registry)
+        monkeypatch.setattr(delivery.Registry, "default", lambda: registry)
         network = NetworkResult(folder=str(delivered))
         folder = tmp_path / folder
         result = RunResult(folder=folder, seconds=1.0, operators=(), network=network)

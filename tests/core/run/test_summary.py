@@ -3,8 +3,8 @@
 import attrs
 import chameleon_core as cc
 import pytest
-from chameleon_core._loop.end.result import OperatorResult, RunResult, VariantResult, summary_lines
-from chameleon_core._network_result import BucketResult, NetworkResult, RivalTime
+from chameleon_core._loop.end.result import OperatorResult, RunResult, VariantResult
+from chameleon_core._network_result import NetworkResult
 from synthetic import run_synthetic, synthetic_document
 
 
@@ -18,7 +18,7 @@ def operator(name, tuned, untuned=None, vendor=None):
 
 
 def lines(folder, *operators, **more):
-    return summary_lines(RunResult(folder=folder, seconds=1.0, operators=operators, **more))
+    return RunResult(folder=folder, seconds=1.0, operators=operators, **more).summary_lines
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_network_against_the_fastest_other(folder):
     first = "It is 1.50 times as fast as openvino (6.00 ms), the fastest other"
     assert against == f"{first}; torch 10.0 ms."
     assert location.endswith('Use it: from here import load; network = load("my runs/a/network")')
-    buckets = (BucketResult(name="1", latency_seconds=4e-3),)
+    buckets = (NetworkResult.Bucket(name="1", latency_seconds=4e-3),)
     alone = attrs.evolve(network, rivals={}, buckets=buckets, precision="int8")
     assert lines(folder, network=alone)[:2] == [
         "The network takes 4.00 ms for one inference in each bucket, in int8.",
@@ -76,7 +76,7 @@ def test_a_network_against_the_fastest_other(folder):
 
 
 def test_a_network_in_float32_is_not_compared_with_float32_alone(folder):
-    rival = RivalTime(
+    rival = NetworkResult.Rival(
         asked="as-it-comes", precision="bfloat16", seconds=2e-3, max_relative_error=3.7e-3
     )
     network = NetworkResult(
@@ -106,7 +106,7 @@ def test_a_network_in_float32_is_not_compared_with_float32_alone(folder):
 
 def test_a_run_read_in_python_says_the_same(folder):
     result = run_synthetic(synthetic_document(folder))
-    assert summary_lines(result)
-    assert str(cc.load_run(folder)).splitlines() == summary_lines(result)
+    assert result.summary_lines
+    assert str(cc.load_run(folder)).splitlines() == result.summary_lines
     # Nothing was measured on hardware, so there is nothing to use.
     assert not result.usage

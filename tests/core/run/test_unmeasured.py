@@ -10,7 +10,7 @@ from chameleon_cli._status import command as status_command
 from chameleon_core._errors import ExitCode
 from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._network_result import KernelTime, NetworkResult, Unmeasured
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.nodes import PipelineError
 from click.testing import CliRunner
 from structlog.testing import capture_logs
@@ -109,8 +109,12 @@ def _network(**more):
     return NetworkResult(
         latency_seconds=OURS,
         rivals={"torch": 0.02, "onnxruntime": THEIRS},
-        kernels=tuple(KernelTime(**kernel) for kernel in KERNELS),
-        unmeasured=(Unmeasured(name="dense", kernel="first guess", because="it was not reached"),),
+        kernels=tuple(NetworkResult.Kernel(**kernel) for kernel in KERNELS),
+        unmeasured=(
+            NetworkResult.Unmeasured(
+                name="dense", kernel="first guess", because="it was not reached"
+            ),
+        ),
         folder="here",
         **more,
     )

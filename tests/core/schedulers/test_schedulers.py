@@ -5,7 +5,7 @@ import math
 
 import hypothesis.strategies as st
 import pytest
-from chameleon_core._schedulers import TaskState
+from chameleon_core._schedulers import Scheduler
 from chameleon_core._schedulers.gradient import Gradient, RoundRobin
 from chameleon_core._schedulers.options import GradientOptions
 from chameleon_core._task import Task
@@ -25,7 +25,7 @@ def _state(history, *, weight=1, flop=1e9, done=False, in_flight=False, of="", t
         alternative_of=of,
     )
     rounds = len(history)
-    return TaskState(
+    return Scheduler.TaskState(
         task=task,
         rounds=rounds,
         measured=rounds,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, FeatureBlock, flag
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
 from chameleon_testing._conformance_cases import grid
 
 
@@ -97,7 +97,11 @@ def test_an_alternative_with_many_knobs_does_not_drown_the_other():
 
 def test_a_knob_under_one_that_does_not_apply_does_not_apply():
     space = DesignSpace(
-        [flag("a"), numbers("b", 3, when=("a", (1,))), numbers("c", 4, when=("b", (0,)))]
+        [
+            Choice(name="a", options=(False, True)),
+            numbers("b", 3, when=("a", (1,))),
+            numbers("c", 4, when=("b", (0,))),
+        ]
     )
     assert space.canonical([[0, 2, 3]]).tolist() == [[0, 0, 0]]
     assert space.canonical([[1, 0, 3], [1, 1, 3]]).tolist() == [[1, 0, 3], [1, 1, 0]]
@@ -107,7 +111,7 @@ def test_a_knob_under_one_that_does_not_apply_does_not_apply():
 
 def test_start_is_canonical_distinct_and_legal():
     space = DesignSpace(
-        [flag("a"), numbers("b", 3, when=("a", (1,)))],
+        [Choice(name="a", options=(False, True)), numbers("b", 3, when=("a", (1,)))],
         constraints=[Constraint(reason="b is 2", holds=lambda v: v["b"] < 2)],
         first_guesses=np.array([[1, 1], [0, 2], [0, 0], [1, 2]]),
     )
@@ -117,7 +121,7 @@ def test_start_is_canonical_distinct_and_legal():
 def test_features_of_the_space_follow_those_of_the_knobs():
     space = DesignSpace(
         [Factorization(name="tile", extent=8, parts=2), Choice(name="order", options=("a", "b"))],
-        features=FeatureBlock(
+        features=DesignSpace.FeatureBlock(
             names=("area",), compute=lambda v: (v["tile"][:, 0] * v["tile"][:, 1])[:, None]
         ),
     )
@@ -133,13 +137,21 @@ def test_a_space_says_what_it_guesses_configurations_to_cost():
 
 
 def test_fingerprint_tells_spaces_apart():
-    base = [Factorization(name="tile", extent=8, parts=2), flag("unroll")]
+    base = [
+        Factorization(name="tile", extent=8, parts=2),
+        Choice(name="unroll", options=(False, True)),
+    ]
     same = DesignSpace(base).fingerprint
     assert DesignSpace(list(base)).fingerprint == same
     others = [
         DesignSpace(base[::-1]),
-        DesignSpace([Factorization(name="tile", extent=16, parts=2), flag("unroll")]),
-        DesignSpace([base[0], flag("vectorize")]),
+        DesignSpace(
+            [
+                Factorization(name="tile", extent=16, parts=2),
+                Choice(name="unroll", options=(False, True)),
+            ]
+        ),
+        DesignSpace([base[0], Choice(name="vectorize", options=(False, True))]),
         DesignSpace(base, constraints=[Constraint(reason="x", holds=lambda v: v["unroll"])]),
     ]
     assert len({same, *(space.fingerprint for space in others)}) == 5
@@ -149,10 +161,25 @@ def test_fingerprint_tells_spaces_apart():
     ("knobs", "words"),
     [
         ([], "at least one knob"),
-        ([flag("a"), flag("a")], "one name"),
-        ([flag("a", when=("b", (1,))), flag("b")], "does not precede"),
-        ([flag("a", when=("a", (1,)))], "does not precede"),
-        ([flag("a"), flag("b", when=("a", (2,)))], "does not have"),
+        (
+            [Choice(name="a", options=(False, True)), Choice(name="a", options=(False, True))],
+            "one name",
+        ),
+        (
+            [
+                Choice(name="a", options=(False, True), when=("b", (1,))),
+                Choice(name="b", options=(False, True)),
+            ],
+            "does not precede",
+        ),
+        ([Choice(name="a", options=(False, True), when=("a", (1,)))], "does not precede"),
+        (
+            [
+                Choice(name="a", options=(False, True)),
+                Choice(name="b", options=(False, True), when=("a", (2,))),
+            ],
+            "does not have",
+        ),
     ],
 )
 def test_wrong_spaces_are_refused(knobs, words):
@@ -162,7 +189,9 @@ def test_wrong_spaces_are_refused(knobs, words):
 
 @pytest.mark.parametrize("config", [[], [0], [0, 0, 0]])
 def test_the_wrong_length_is_no_configuration(config):
-    space = DesignSpace([flag("a"), flag("b")])
+    space = DesignSpace(
+        [Choice(name="a", options=(False, True)), Choice(name="b", options=(False, True))]
+    )
     assert "2 knob indices" in space.why_illegal(config)
     with pytest.raises(ValueError, match="argument"):
         space.decode(config)

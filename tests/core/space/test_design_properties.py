@@ -1,7 +1,7 @@
 """Properties of design spaces, on random ones."""
 
 import numpy as np
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, flag
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ def knob_lists(draw, max_knobs=6):
         elif kind == "strings":
             knobs.append(Choice(name=name, options=("a", "b", "c"), when=when))
         elif kind == "flag":
-            knobs.append(flag(name, when=when))
+            knobs.append(Choice(name=name, options=(False, True), when=when))
         else:
             knobs.append(
                 Factorization(

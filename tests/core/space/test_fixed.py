@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, flag
-from chameleon_core._space.fixed import config_of, fixed_columns, fixed_space, knob_of
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_core._space.fixed import config_of, fixed_space
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ def whole_space():
     """Small enough to be listed, with a knob that applies only sometimes."""
     return DesignSpace(
         [
-            flag("tiled"),
+            Choice(name="tiled", options=(False, True)),
             numbers("tile", 4, when=("tiled", (1,))),
             numbers("unroll", 3),
             Choice(name="only", options=("one",)),
@@ -110,8 +110,8 @@ def test_a_part_small_enough_is_listed():
 
 def test_values_become_columns_and_indices():
     whole = whole_space()
-    assert fixed_columns(whole, {"unroll": 2, "tiled": True}) == {2: 2, 0: 1}
-    assert fixed_columns(whole, {}) == {}
+    assert whole.columns({"unroll": 2, "tiled": True}) == {2: 2, 0: 1}
+    assert whole.columns({}) == {}
 
 
 SPACE = DesignSpace(
@@ -119,7 +119,7 @@ SPACE = DesignSpace(
         Choice(name="algorithm", options=("direct", "tiled")),
         Factorization(name="tile", extent=12, when=("algorithm", (1,))),
         Choice(name="unroll", options=tuple(2**power for power in range(10))),
-        flag("vectorize"),
+        Choice(name="vectorize", options=(False, True)),
     ],
     constraints=[Constraint(reason="unrolled too far", holds=lambda v: v["unroll"] < 512)],
 )
@@ -188,5 +188,5 @@ def test_what_is_no_configuration_says_why(values, said, hint):
 
 
 def test_a_knob_is_found_by_name_and_its_choice_by_value():
-    assert knob_of(SPACE, "tile") is SPACE.knobs[1]
+    assert SPACE.knob("tile") is SPACE.knobs[1]
     assert [SPACE.knobs[2].encode(2**power) for power in range(10)] == list(range(10))

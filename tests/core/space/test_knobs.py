@@ -6,14 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core._space import (
-    Choice,
-    DesignSpace,
-    Factorization,
-    FeatureBlock,
-    flag,
-    recorded_features,
-)
+from chameleon_core._space import Choice, DesignSpace, Factorization
 from chameleon_testing._conformance_cases import tiled_space
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,8 +62,11 @@ def test_wrong_knobs_are_refused(make, words):
 
 
 def test_flag_is_off_then_on():
-    assert [flag("vectorize").decode(i) for i in (0, 1)] == [False, True]
-    assert flag("vectorize").feature_table.tolist() == [[0.0], [1.0]]
+    assert [Choice(name="vectorize", options=(False, True)).decode(i) for i in (0, 1)] == [
+        False,
+        True,
+    ]
+    assert Choice(name="vectorize", options=(False, True)).feature_table.tolist() == [[0.0], [1.0]]
 
 
 def test_numbers_keep_their_order_as_features():
@@ -100,7 +96,9 @@ def test_only_integers_have_an_alignment():
 
 
 def _block(**given):
-    return FeatureBlock(names=("a", "b"), compute=lambda values: np.zeros((1, 2)), **given)
+    return DesignSpace.FeatureBlock(
+        names=("a", "b"), compute=lambda values: np.zeros((1, 2)), **given
+    )
 
 
 def test_all_columns_are_one_group_where_nothing_is_said():
@@ -135,7 +133,7 @@ def as_recorded(space, configs):
 def test_they_agree_with_those_of_the_space():
     space = tiled_space()
     configs = space.sample(200, np.random.default_rng(0))
-    _, recorded = recorded_features(as_recorded(space, configs), space.feature_names)
+    _, recorded = DesignSpace.recorded_features(as_recorded(space, configs), space.feature_names)
     assert np.array_equal(recorded, space.features(configs))
 
 
@@ -145,16 +143,18 @@ def test_numbers_of_any_sign_and_odd_names_agree():
             Choice(name="shift", options=(-3, 0, 2.5)),
             Choice(name="a=b", options=("x=y", "z")),
             Factorization(name="tile.0", extent=12, parts=2),
-            flag("on"),
+            Choice(name="on", options=(False, True)),
             Choice(name="threads", options=(96, 1, 128, 80)),
         ]
     )
-    _, recorded = recorded_features(as_recorded(space, space.all_legal), space.feature_names)
+    _, recorded = DesignSpace.recorded_features(
+        as_recorded(space, space.all_legal), space.feature_names
+    )
     assert np.array_equal(recorded, space.features(space.all_legal))
 
 
 def test_what_a_record_does_not_have_is_not_a_number():
-    _, features = recorded_features(
+    _, features = DesignSpace.recorded_features(
         [{"tile": [2, 4], "mode": "fast"}, {"unroll": 7}],
         ("tile.1", "tile.2", "mode=fast", "mode=slow", "unroll", "nest.cycles"),
     )
@@ -163,7 +163,7 @@ def test_what_a_record_does_not_have_is_not_a_number():
 
 
 def test_no_record_no_row():
-    assert recorded_features([], ("a", "b"))[1].shape == (0, 2)
+    assert DesignSpace.recorded_features([], ("a", "b"))[1].shape == (0, 2)
 
 
 def test_names_are_those_that_can_be_told_in_the_order_met():
@@ -172,16 +172,18 @@ def test_names_are_those_that_can_be_told_in_the_order_met():
         {"mode": "slow", "unroll": 7, "on": True},
         {"tile": [8, 1], "mode": "fast", "share": 0.5},
     ]
-    names, features = recorded_features(recorded)
+    names, features = DesignSpace.recorded_features(recorded)
     expected = ("tile.0", "tile.1", "mode=fast", "mode=slow", "unroll", "unroll.alignment", "on")
     assert names[: len(expected)] == expected
     assert names[-1] == "share"
     assert len(set(names)) == len(names)
     assert not np.isnan(features).all(axis=0).any()
-    assert recorded_features([])[0] == ()
+    assert DesignSpace.recorded_features([])[0] == ()
 
 
 def test_a_space_tells_of_all_its_features():
     space = tiled_space()
     configs = space.sample(400, np.random.default_rng(0))
-    assert set(space.feature_names) <= set(recorded_features(as_recorded(space, configs))[0])
+    assert set(space.feature_names) <= set(
+        DesignSpace.recorded_features(as_recorded(space, configs))[0]
+    )

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Arrays, Winner
+from chameleon_core._stages import Arrays, Delivery
 from chameleon_networks._export.operators import deliver_operator
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._operators.base import Operator, operator_of
@@ -29,7 +29,7 @@ class DeliveredOperator:
         inputs: logical ones, with other weights than those that it was measured with.
     """
 
-    winner: Winner
+    winner: Delivery.Winner
     folder: Path
     operator: Operator
     inputs: Arrays
@@ -71,7 +71,7 @@ def operator_deliverer(base):
     def deliver(spec, wanted=lambda _: True, space=None):
         space = space or AutoSpace(AutoOptions())
         task = spec.task("one", TARGET)
-        winner = Winner(task=task, config=configuration(space, task, wanted), seconds=1e-3)
+        winner = Delivery.Winner(task=task, config=configuration(space, task, wanted), seconds=1e-3)
         folder = base / "one"
         deliver_operator(winner, space, folder, THREADS)
         operator = operator_of(task)

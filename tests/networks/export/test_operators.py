@@ -9,10 +9,9 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._plugins import NoOptions
 from chameleon_core._run_view import RunView
-from chameleon_core._stages import Winner
+from chameleon_core._stages import Delivery
 from chameleon_networks._artifact.load import load
 from chameleon_networks._c_runtime.pack import pack_weights
-from chameleon_networks._commands.runs import winners_of
 from chameleon_networks._export.operators import deliver_operator
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
@@ -126,7 +125,7 @@ def test_packing_that_depends_on_values_is_refused(deliver_one, monkeypatch, tmp
 def test_what_runs_elsewhere_is_refused(target, said, tmp_path):
     resolved = TVMTargets(NoOptions()).resolve(target)
     task = DenseSpec(input=[4, 32], units=48).task("one", resolved)
-    winner = Winner(task=task, config=(0,), seconds=None)
+    winner = Delivery.Winner(task=task, config=(0,), seconds=None)
     with pytest.raises(TargetError, match=said):
         deliver_operator(winner, AutoSpace(AutoOptions()), tmp_path / "one", 1)
     assert not (tmp_path / "one").exists()
@@ -140,5 +139,5 @@ def test_a_run_without_measurements_is_exported(tmp_path):
     assert operator.measurements == 0
     assert operator.tuned_seconds > 0
     with RunView(tmp_path / "run") as view:
-        (winner,) = winners_of(view)
+        (winner,) = view.winners
     assert (winner.config, winner.seconds) == (operator.config, operator.tuned_seconds)

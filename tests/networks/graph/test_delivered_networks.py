@@ -7,7 +7,7 @@ import chameleon_networks
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
-from chameleon_core._network_result import LayoutResult
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._plugins import NoOptions
 from chameleon_networks._artifact import writer
 from chameleon_networks._c_runtime.linking import OBJECTS, link_library
@@ -39,7 +39,7 @@ def test_small_networks_are_delivered(network, frontend, delivered):
     assert {task["key"] for task in manifest["tasks"]} == {w.task.key for w in delivery.winners}
     assert manifest["verification"]["reference"] == "torch"
     assert manifest["layout"] == source.choice.to_json()
-    assert result.layout == LayoutResult(**manifest["layout"])
+    assert result.layout == NetworkResult.Layout(**manifest["layout"])
     inputs = source.network.samples(np.random.default_rng(5))
     [expected] = source.network.framework("torch", 1)(inputs)
     got = chameleon_networks.load(delivery.folder)(*inputs)

@@ -7,8 +7,8 @@ import attrs
 import pytest
 from chameleon_core._errors import ChameleonError, InvalidConfigurationError
 from chameleon_core._loop.end.delivery import guessed, guesses_of
-from chameleon_core._network_result import Unmeasured
-from chameleon_core._stages import Winner
+from chameleon_core._network_result import NetworkResult
+from chameleon_core._stages import Delivery
 from chameleon_core._task import Task
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import TURNS, repaired
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 def _winner(name, *guesses, seconds=None):
     task = Task(name=name, operator="dense", arguments={"name": name}, target="here", flop=1.0)
     config, *rest = ((index,) for index in guesses)
-    return Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
+    return Delivery.Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
 
 
 class DeliverySteps:
@@ -144,7 +144,7 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     assert unmeasured.keys() == {task.name for task in source.named_tasks(delivery.target)}
     assert unmeasured[wrong.task.name].kernel == "another guess"
     assert "its outputs are off" in unmeasured[wrong.task.name].because
-    assert unmeasured[reached.task.name] == Unmeasured(
+    assert unmeasured[reached.task.name] == NetworkResult.Unmeasured(
         name=reached.task.name, kernel="first guess", because="it was not reached"
     )
     assert unmeasured[predicted.task.name].kernel == "configuration predicted to be best"

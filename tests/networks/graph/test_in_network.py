@@ -2,8 +2,8 @@
 
 import attrs
 import pytest
-from chameleon_core._network_result import KernelTime
-from chameleon_core._stages import Winner
+from chameleon_core._network_result import NetworkResult
+from chameleon_core._stages import Delivery
 from chameleon_core._task import Task
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery import delivery_steps
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 
 def _winner(name, *alternatives):
     task = Task(name=name, operator="conv2d", arguments={"of": name}, target="t", flop=1.0)
-    return Winner(task=task, config=(0,), seconds=1.0, alternatives=alternatives)
+    return Delivery.Winner(task=task, config=(0,), seconds=1.0, alternatives=alternatives)
 
 
 def _kernels(*winners):
@@ -35,8 +35,10 @@ class Process:
         assert quantile < 0.5, "disturbances make kernels slower, never faster"
         seconds = self.profiles[self.asked % len(self.profiles)]
         self.asked += 1
-        tuned = [KernelTime(name=n, tuned=True, calls=1, seconds=s) for n, s in seconds.items()]
-        return [*tuned, KernelTime(name="pool", tuned=False, calls=1, seconds=1e-9)]
+        tuned = [
+            NetworkResult.Kernel(name=n, tuned=True, calls=1, seconds=s) for n, s in seconds.items()
+        ]
+        return [*tuned, NetworkResult.Kernel(name="pool", tuned=False, calls=1, seconds=1e-9)]
 
     def pause(self):
         self.paused += 1

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_core._network_result import KernelTime
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Winner
+from chameleon_core._stages import Delivery
 from chameleon_networks._compile.compile import compile_network, functions_without_kernels
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.loop_tasks import (
@@ -54,7 +54,7 @@ def network():
 
 def _rows(functions, **seconds):
     return [
-        KernelTime(name=name, calls=2, seconds=took, tuned=False)
+        NetworkResult.Kernel(name=name, calls=2, seconds=took, tuned=False)
         for name, took in seconds.items()
         if name in functions
     ]
@@ -94,7 +94,7 @@ def test_the_space_is_one(tasks):
 def test_a_winner_is_what_is_compiled(network, tasks):
     [task] = tasks
     space = template_of(task).space()
-    winner = Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
+    winner = Delivery.Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
     kernels = Kernels({task.key: winner}, AutoSpace(AutoOptions()), TARGET)
     result = compile_network(*network, kernels, TARGET)
     assert f"tuned_{task.name}" in result.functions
@@ -106,7 +106,7 @@ def test_a_winner_of_another_space_keeps_the_default_schedule(network, tasks):
     [task] = tasks
     knobs = len(template_of(task).space().knobs)
     kernels = Kernels(
-        {task.key: Winner(task=task, config=(0,) * knobs, seconds=1e-6)},
+        {task.key: Delivery.Winner(task=task, config=(0,) * knobs, seconds=1e-6)},
         SketchSpace(SketchOptions()),
         TARGET,
     )

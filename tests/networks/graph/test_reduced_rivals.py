@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._network_result import NetworkResult, RivalTime
+from chameleon_core._network_result import NetworkResult
 from chameleon_networks._comparison import baselines
 from chameleon_networks._comparison.reduced_precision import (
     ReducedComparison,
@@ -124,7 +124,9 @@ def test_an_error_is_a_share_of_the_largest_output_of_all_samples(second, wanted
 
 def test_buckets_are_summed_where_all_of_them_were_timed():
     def rival(seconds, error):
-        return RivalTime(asked="int8", precision="int8", seconds=seconds, max_relative_error=error)
+        return NetworkResult.Rival(
+            asked="int8", precision="int8", seconds=seconds, max_relative_error=error
+        )
 
     first = {"a": rival(1.0, 0.1), "b": rival(1.0, 0.1)}
     second = {"a": rival(2.0, 0.3)}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core._network_result import Footprint
+from chameleon_core._network_result import NetworkResult
 from chameleon_networks._evaluation import latency
 from chameleon_networks._evaluation.latency import measure_footprint
 from chameleon_networks._evaluation.processes import delivered_process
@@ -52,9 +52,9 @@ def test_a_new_process_gives_an_answer(folder):
 
 def test_what_gives_no_answer_has_no_footprint(folder):
     (folder / "weights.bin").unlink()
-    assert measure_footprint(folder) == Footprint()
+    assert measure_footprint(folder) == NetworkResult.Footprint()
 
 
 def test_a_process_that_takes_too_long_ends_no_run(folder, monkeypatch):
     monkeypatch.setattr(latency, "_SECONDS", 0.001)
-    assert measure_footprint(folder) == Footprint()
+    assert measure_footprint(folder) == NetworkResult.Footprint()

@@ -1,7 +1,7 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
 import pytest
-from chameleon_core._stages import Trials
+from chameleon_core._stages import Frontend
 from chameleon_networks._compile import prepared_networks
 from chameleon_networks._delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
 from chameleon_networks._evaluation.messages import describe_network, network_from
@@ -13,7 +13,7 @@ from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
 from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 
-class Scripted(Trials):
+class Scripted(Frontend.Trials):
     """Answers with times by layout, for each unit of work."""
 
     def __init__(self, seconds, *, measures_hardware=True, costs=None):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._stages import Winner
+from chameleon_core._stages import Delivery
 from chameleon_networks._export.metaschedule import NETWORK_MODULE, write_metaschedule
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions
@@ -44,7 +44,7 @@ def _winner(task):
     plan = SketchPlan(task, operator_of(task), OPTIONS)
     for row in plan.space.sample(64, np.random.default_rng(0)).tolist():
         if (config := plan.resolved(tuple(row))) is not None:
-            return Winner(task=task, config=config, seconds=1e-3)
+            return Delivery.Winner(task=task, config=config, seconds=1e-3)
     raise AssertionError("no configuration is a program")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import pytest
-from chameleon_core._stages import Delivery, Trials, Winner
+from chameleon_core._stages import Delivery, Frontend
 from chameleon_networks._compile.compile import compile_baseline
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
@@ -26,7 +26,7 @@ from ..modules import module_of  # noqa: TID252 - shared by folders
 SPACE = AutoSpace(AutoOptions())
 
 
-class NoTrials(Trials):
+class NoTrials(Frontend.Trials):
     """What a frontend settles with where nothing can be measured."""
 
     seconds = 1.0
@@ -63,7 +63,7 @@ def _kernels(networks, target, **seconds):
         fusions = networks.fusions if kind == "float32" else networks.uniform(kind).fusions
         for index, fusion in enumerate(fusions):
             task = next(candidate_specs(fusion, target)).task(f"{index} {kind}", target)
-            winners[task.key] = Winner(task=task, config=(0,), seconds=each)
+            winners[task.key] = Delivery.Winner(task=task, config=(0,), seconds=each)
     return Kernels(winners, None, target)
 
 
@@ -117,7 +117,7 @@ def _delivered(
     for task in frontend.tasks(target):
         config = tuple(map(int, SPACE.design_space(task).first_guesses[0]))
         seconds = 1e-3 * (_share(alone, task.arguments["dtype"]) if task.alternative_of else 1.0)
-        winners.append(Winner(task=task, config=config, seconds=seconds))
+        winners.append(Delivery.Winner(task=task, config=config, seconds=seconds))
     delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivering, "median_seconds", median_seconds)

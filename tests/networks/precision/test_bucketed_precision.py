@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ConfigError
-from chameleon_core._network_result import FrontPoint, NetworkResult, RivalTime
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_networks._comparison.reduced_precision import held_out_samples, reduced_comparison
@@ -352,9 +352,13 @@ def test_a_run_and_another_bound_from_the_command_line(folder, tmp_path, capfd):
 
 def test_types_of_all_buckets_together(source):
     def result(precision, **types):
-        row = FrontPoint(types=types, seconds=0.5, error=1e-3, delivered=True)
-        other = FrontPoint(types={"bfloat16": 2}, seconds=1.0, error=1e-4, delivered=False)
-        rival = RivalTime(asked="int8", precision="int8", seconds=0.25, max_relative_error=1e-2)
+        row = NetworkResult.FrontPoint(types=types, seconds=0.5, error=1e-3, delivered=True)
+        other = NetworkResult.FrontPoint(
+            types={"bfloat16": 2}, seconds=1.0, error=1e-4, delivered=False
+        )
+        rival = NetworkResult.Rival(
+            asked="int8", precision="int8", seconds=0.25, max_relative_error=1e-2
+        )
         return NetworkResult(
             latency_seconds=0.5,
             untuned_seconds=2.0,

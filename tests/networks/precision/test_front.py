@@ -5,7 +5,7 @@ import math
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._network_result import FrontPoint
+from chameleon_core._network_result import NetworkResult
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.mixed_precision.operator_seconds import OperatorSeconds
 from chameleon_networks._precision.exchanged_tensors import exchanged_tensors, execution_order
@@ -181,6 +181,6 @@ def test_a_point_in_words():
     point = Point(types={0: "int8", 2: "int8"}, seconds=1e-3, error=2e-3)
     assert point.line(3) == "1 ms, error 2.0e-03: 2 in int8, 1 in float32"
     types = {"int8": 2, "float32": 1}
-    row = FrontPoint(types=types, seconds=1e-3, error=2e-3, delivered=True)
+    row = NetworkResult.FrontPoint(types=types, seconds=1e-3, error=2e-3, delivered=True)
     assert point.row(3, delivered=True) == row
     assert Precision(type="int8").types == ("int8",)

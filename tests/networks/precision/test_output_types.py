@@ -1,7 +1,7 @@
 """One operator in eight bits that writes its output in different types in one network."""
 
 import numpy as np
-from chameleon_core._stages import Winner
+from chameleon_core._stages import Delivery
 from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network
@@ -40,7 +40,7 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
     for spec, name in ((specs[0], "one int8"), (specs[2], "one")):
         task = spec.task(name, target)
         config = tuple(map(int, space.design_space(task).first_guesses[0]))
-        winners[task.key] = Winner(task=task, config=config, seconds=1.0)
+        winners[task.key] = Delivery.Winner(task=task, config=config, seconds=1.0)
     kernels = Kernels(winners, space, target).adapted(typed.fusions)
     assert [kernels.task_of(c).name for c in typed.fusions] == ["one int8", "one int8", "one"]
     network = compile_network(typed.module, typed.fusions, kernels, target)

@@ -2,7 +2,7 @@
 
 import pytest
 from chameleon_core._loop.interruption import Interruption
-from chameleon_core._loop.start.tasks import target_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_one_shot._dataset.collector import NetworkTasks
 from chameleon_one_shot._dataset.plan import differences, read_plan
 
@@ -23,7 +23,7 @@ def test_networks_are_read_in_the_dtypes_of_a_plan(tmp_path):
         plan = read_plan(file)
         reader = NetworkTasks(
             folder=tmp_path / "networks",
-            target=target_of(plan.searches[0]),
+            target=TaskSource(plan.searches[0]).target(),
             interruption=Interruption(),
             say=str,
         )

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, Constraint, DesignSpace, FeatureBlock
+from chameleon_core._space import Choice, Constraint, DesignSpace
 from chameleon_core._task import Task
 from chameleon_one_shot._dataset.tasks import DatasetTask
 from chameleon_one_shot._predictor.examples import Example, configs_of_choices, log_quality
@@ -51,7 +51,7 @@ def space_of(task):
                 holds=lambda values: values["tile_rows"] * values["tile_columns"] <= 1024,
             )
         ],
-        features=FeatureBlock(
+        features=DesignSpace.FeatureBlock(
             names=("held", "waste"),
             compute=features,
             groups=(("tile", ("held",)), ("loop", ("waste",))),

@@ -7,7 +7,7 @@ from behaviours import Behaviour, config
 from chameleon_cli._main import run
 from chameleon_core._errors import ExitCode, TargetError
 from chameleon_core._measurement import FailureKind
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_core._stages import MeasureJob, StageRef
 from chameleon_core._task import Task
 from chameleon_runners._cuda.monitor import count_gpus, read_gpu_state
@@ -39,7 +39,7 @@ def smi(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_a_fault_costs_one_worker(hangs_end_soon):
-    target = str(default_registry().create("targets", "tvm").resolve("native"))
+    target = str(Registry.default().create("targets", "tvm").resolve("native"))
     task = Task(name="behaviours", operator="behaviour", arguments={}, target=target, flop=1.0)
     space = StageRef(factory="behaviours:BehaviourSpace")
     options = CudaOptions(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_core._plugins import NoOptions
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_runners._cuda.cudnn import VARIANTS, CudnnBaseline, StandInBaseline
 from chameleon_runners._cuda.device import CudaDevice
 from chameleon_runners._cuda.options import CudaDeviceOptions
@@ -17,7 +17,7 @@ CONVOLUTION = Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=3, padding=1)
 
 
 def test_it_is_a_baseline_for_plain_operators_on_gpus():
-    baseline = default_registry().create("baselines", "cudnn")
+    baseline = Registry.default().create("baselines", "cudnn")
     assert baseline.vendor
     assert baseline.supports(CONVOLUTION.task("t", GPU))
     assert not baseline.supports(CONVOLUTION.task("t", CPU))

@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from chameleon_core._stages import Arrival, MeasureJob
+from chameleon_core._stages import MeasureJob, MeasureStream
 from chameleon_runners._local.runner import LocalStream
 from faults import Fault, config
 
@@ -22,7 +22,7 @@ def test_single_configurations_make_up_groups_and_batches_go_alone():
         groups.append([len(job.configs) for job in jobs])
         for job in jobs:
             for row in job.configs:
-                yield Arrival(job=job, measurement=row)
+                yield MeasureStream.Arrival(job=job, measurement=row)
 
     stream = LocalStream(group, size=2)
     for count in (1, 1, 1, 3, 1, 1):
@@ -37,7 +37,7 @@ def test_closing_ends_what_is_under_way():
 
     def group(jobs):
         try:
-            yield Arrival(job=jobs[0], measurement=None)
+            yield MeasureStream.Arrival(job=jobs[0], measurement=None)
             pytest.fail("it was closed")
         finally:
             closed.append(True)

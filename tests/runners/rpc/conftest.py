@@ -4,7 +4,7 @@ import socket
 import threading
 
 import pytest
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_core._task import Task
 from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.supervision import RpcServerOptions, RpcServers, find_ports
@@ -29,7 +29,7 @@ def serving():
 
 @pytest.fixture(scope="module")
 def native():
-    return str(default_registry().create("targets", "tvm").resolve("native"))
+    return str(Registry.default().create("targets", "tvm").resolve("native"))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import DeviceLostError
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_runners._rpc.device import RpcDevice, RpcDeviceOptions
 from chameleon_tvm._operators.specs import (
     BatchMatmulSpec,
@@ -103,7 +103,7 @@ def board(request):
     environment = {**os.environ, "PYTHONPATH": str(folder / "site"), "TVM_NUM_THREADS": "2"}
     with subprocess.Popen([str(word) for word in command], env=environment) as server:
         text = f"llvm -mtriple=aarch64-linux-gnu -mcpu={request.param} -num-cores=2"
-        target = default_registry().create("targets", "tvm").resolve(text)
+        target = Registry.default().create("targets", "tvm").resolve(text)
         device = RpcDevice(RpcDeviceOptions(address=f"127.0.0.1:{port}", key=KEY, threads=2))
         try:
             described = _connect(device, target, server)

@@ -18,7 +18,7 @@ from behaviours import (
     config,
 )
 from chameleon_core._errors import DeviceLostError, TargetError
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_runners._rpc import connection, session
 from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.device import RpcDevice
@@ -213,7 +213,7 @@ def test_no_free_device_is_said_in_time(reach, native):
     ],
 )
 def test_a_target_of_another_machine(reach, target, words):
-    resolved = default_registry().create("targets", "tvm").resolve(target)
+    resolved = Registry.default().create("targets", "tvm").resolve(target)
     with pytest.raises(TargetError, match=words) as raised:
         reach().connect(resolved)
     assert raised.value.hint

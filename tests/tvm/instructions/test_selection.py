@@ -83,7 +83,7 @@ def udot(tmp_path, monkeypatch):
         "Plugin", (), {"chameleon_instructions": staticmethod(namespace["chameleon_instructions"])}
     )()
     registry = Registry.from_plugins([plugin], with_installed=True)
-    monkeypatch.setattr(selection, "default_registry", lambda: registry)
+    monkeypatch.setattr(Registry, "default", lambda: registry)
     return namespace["UDOT"]
 
 
@@ -96,7 +96,7 @@ def test_the_example_of_the_documentation_conforms_and_is_found(udot):
 def test_what_is_installed_changes_nothing_that_this_package_serves(monkeypatch):
     broken = InstructionRecord(name="broken", summary="", factory="no_such_module_at_all:It")
     registry = Registry.from_plugins([plugin_of(instructions=[broken])], with_installed=True)
-    monkeypatch.setattr(selection, "default_registry", lambda: registry)
+    monkeypatch.setattr(Registry, "default", lambda: registry)
     assert names(f"{X86}haswell", "uint8", "int8") == ["vpmaddwd"]
 
 

@@ -7,14 +7,12 @@ from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._plugins import OperatorRecord, Registry, TemplateRecord, hookimpl
 from chameleon_core._task import Task
-from chameleon_tvm._operators import base
 from chameleon_tvm._operators.base import is_operator, operator_of
 from chameleon_tvm._operators.matmul import Dense
 from chameleon_tvm._operators.spec import OperatorSpec
 from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
-from chameleon_tvm._spaces.template import provider
 from chameleon_tvm._spaces.template.matmul import DenseTemplate
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import template_of
@@ -86,8 +84,7 @@ def install(monkeypatch):
     def installed(*plugins):
         registry = Registry.from_plugins(plugins, with_installed=True)
         assert not registry.errors
-        for module in (base, provider):
-            monkeypatch.setattr(module, "default_registry", lambda: registry)
+        monkeypatch.setattr(Registry, "default", lambda: registry)
         return registry
 
     return installed

@@ -8,7 +8,6 @@ from chameleon_core._loop.round.stages import SearchStages
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import Measurement
 from chameleon_core._plugins import NoOptions
-from chameleon_core._space.design import resolved
 from chameleon_core._stages import StageContext
 from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm._spaces.sketch.options import SketchOptions
@@ -100,10 +99,10 @@ def test_an_impossible_choice_is_resolved_as_its_sentence_says(foreign_task):
         InvalidConfigurationError, match=r"compute_location_squares.*TVM takes.*choose"
     ):
         builder.scheduled(config)
-    (result,) = resolved(space.resolve, config[None])
+    (result,) = space.resolved(config[None])
     assert result[column] != config[column]
     builder.scheduled(result)
-    assert np.array_equal(resolved(space.resolve, result[None]), result[None])
+    assert np.array_equal(space.resolved(result[None]), result[None])
 
 
 def test_an_operator_without_a_program_gets_a_warning_and_no_measurement(

@@ -52,9 +52,9 @@ def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tm
 
 DESCRIBE = """
 import json, sys
-from chameleon_core._plugins import default_registry
+from chameleon_core._plugins import Registry
 from chameleon_core._plugins.factory import load_factory
-print(json.dumps(load_factory(default_registry().record("targets", "tvm").machine)()))
+print(json.dumps(load_factory(Registry.default().record("targets", "tvm").machine)()))
 print("tvm" in sys.modules)
 """
 

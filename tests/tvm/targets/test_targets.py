@@ -4,7 +4,7 @@ import json
 
 import pytest
 from chameleon_core._errors import TargetError
-from chameleon_core._loop.start.tasks import target_of, tasks_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._plugins import NoOptions
 from chameleon_system._processor import own_architecture
@@ -44,7 +44,7 @@ def test_a_mapping_in_a_pipeline_gives_tasks_of_the_same_keys():
             {"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
         )
     )
-    tasks, others = (tasks_of(pipeline, target_of(pipeline)) for pipeline in pipelines)
+    tasks, others = (source.tasks(source.target()) for source in map(TaskSource, pipelines))
     assert [task.key for task in tasks] == [task.key for task in others]
     assert tasks[0].target == others[0].target
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, Constraint, DesignSpace, FeatureBlock
+from chameleon_core._space import Choice, Constraint, DesignSpace
 from chameleon_tvm._spaces.template.algorithms import (
     ALGORITHM,
     Algorithm,
@@ -31,7 +31,7 @@ class Toy(Algorithm):
             constraints=[
                 Constraint(reason="too large", holds=lambda v: (v[knob] < 3) | (v[other] == "a"))
             ],
-            features=FeatureBlock(
+            features=DesignSpace.FeatureBlock(
                 names=(f"{self.prefix}_feature",),
                 compute=lambda v: np.asarray(v[knob], np.float64)[:, None],
                 groups=((self.prefix, (f"{self.prefix}_feature",)),),

@@ -7,14 +7,11 @@ from chameleon_core import _plugins as plugins
 from chameleon_core._space import Choice, DesignSpace
 from chameleon_testing.suites.base import outcomes
 from chameleon_tvm._instructions.neon import Sdot
-from chameleon_tvm._operators import base
 from chameleon_tvm._operators.base import Operator, seeded_array
 from chameleon_tvm._operators.spec import OperatorSpec
 from chameleon_tvm._operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import te
-from chameleon_tvm._spaces.template import provider
 from chameleon_tvm._spaces.template.scheduled import ScheduledTemplate
-from chameleon_tvm.testing import suites
 from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.suites import InstructionSuite, OperatorSuite, TemplateSuite
 from computing import NATIVE
@@ -116,8 +113,7 @@ def install(monkeypatch):
                 yield template_record(template)
 
         registry = plugins.Registry.from_plugins([Plugin()], with_installed=True)
-        for module in (base, provider, suites):
-            monkeypatch.setattr(module, "default_registry", lambda: registry)
+        monkeypatch.setattr(plugins.Registry, "default", lambda: registry)
         return DoubleSpec().task("t", NATIVE)
 
     return installed

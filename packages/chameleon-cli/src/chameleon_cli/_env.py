@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core.api import default_registry, installed
+from chameleon_core.api import Registry, installed
 from chameleon_core.plugin_api import load_factory
 from chameleon_system.api import (
     AnswerStream,
@@ -103,7 +103,7 @@ def command(as_json: bool) -> None:
 
 def describe() -> dict[str, Any]:
     """Describe versions, machine and settings as JSON values: sizes in bytes, null if unknown."""
-    registry = default_registry()
+    registry = Registry.default()
     processor = this_processor()
     packages = (*sorted({*installed(), *registry.distributions}), *PACKAGES)
     versions = installed(packages)

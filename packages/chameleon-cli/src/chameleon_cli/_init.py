@@ -18,13 +18,7 @@ from string import Template
 from typing import Any
 
 import click
-from chameleon_core.api import (
-    Registry,
-    default_registry,
-    dump_yaml,
-    installed,
-    with_article,
-)
+from chameleon_core.api import Registry, dump_yaml, installed, words
 from chameleon_core.plugin_api import ConfigError, Kind, PluginRecord, PresetRecord
 
 from chameleon_cli._kinds import kind_of
@@ -212,7 +206,7 @@ def _write_plugin(kind: str, name: Path | None, folder: Path | None, *, force: b
 
 
 def _write_pipeline(file: Path, source: str | None, *, force: bool) -> None:
-    registry, folder = default_registry(), file.parent
+    registry, folder = Registry.default(), file.parent
     if source is None:
         models = models_beside(registry, folder)
     else:
@@ -227,8 +221,8 @@ def _write_pipeline(file: Path, source: str | None, *, force: bool) -> None:
     quoted = shlex.quote(str(file))
     click.echo(f"wrote {file} for {_subject(models)}; next: chameleon run {quoted}")
     for other in models[1:]:
-        words = ("chameleon", "init", "--model", str(folder / other.name), "--force", str(file))
-        click.echo(f"  for {other.name}: {shlex.join(words)}")
+        command = ("chameleon", "init", "--model", str(folder / other.name), "--force", str(file))
+        click.echo(f"  for {other.name}: {shlex.join(command)}")
 
 
 @contextlib.contextmanager
@@ -300,20 +294,20 @@ def templates(kind: Kind, module: str) -> dict[PurePosixPath, str]:
     layers = ["common", *(["stage"] if issubclass(kind.record, PluginRecord) else []), kind.name]
     texts: dict[PurePosixPath, str] = {}
     for layer in layers:
-        for words, file in _walk(root / layer, ()):
-            if words[-1].endswith(_SUFFIX):
-                parts = [module if word == _PLACE else word for word in words]
+        for names, file in _walk(root / layer, ()):
+            if names[-1].endswith(_SUFFIX):
+                parts = [module if word == _PLACE else word for word in names]
                 path = PurePosixPath(*parts).with_name(parts[-1].removesuffix(_SUFFIX))
                 texts[path] = file.read_text(encoding="utf-8")
     return texts
 
 
 def _walk(
-    folder: Traversable, words: tuple[str, ...]
+    folder: Traversable, path: tuple[str, ...]
 ) -> Sequence[tuple[tuple[str, ...], Traversable]]:
     files: list[tuple[tuple[str, ...], Traversable]] = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        here = (*words, entry.name)
+        here = (*path, entry.name)
         files += _walk(entry, here) if entry.is_dir() else [(here, entry)]
     return files
 
@@ -337,10 +331,11 @@ def _module_of(name: str, kind: Kind) -> str:
             f"'{name}' would be imported as '{module}', which is a module already",
             hint="choose a name of your own, as in my-explorer",
         )
-    for entry in default_registry().entries(kind.name):
+    for entry in Registry.default().entries(kind.name):
         if entry.name == name:
             raise ConfigError(
-                f"there is {with_article(kind.noun)} '{name}' already, of '{entry.distribution}'",
+                f"there is {words.with_article(kind.noun)} '{name}' already, of "
+                f"'{entry.distribution}'",
                 hint="choose a name of your own",
             )
     return module

@@ -16,24 +16,14 @@ from typing import TypeVar
 
 import attrs
 import click
-from chameleon_core.api import (
-    OperatorCoverage,
-    Registry,
-    ResolvedPipeline,
-    contract_of,
-    frontend_of,
-    spaces_of,
-    target_of,
-    tasks_of,
-)
+from chameleon_core.api import Registry, ResolvedPipeline, TaskSource
 from chameleon_core.plugin_api import (
     ChameleonError,
     ConfigError,
+    Frontend,
     PipelineError,
     PluginError,
-    Problem,
     Task,
-    Trials,
     load_factory,
 )
 from chameleon_system.api import usable_cores
@@ -50,11 +40,12 @@ def inspect_pipeline(pipeline: ResolvedPipeline) -> None:
     inspection.raise_problems()
 
 
-def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
+def coverage_of(pipeline: ResolvedPipeline) -> Sequence[Frontend.Coverage]:
     """List the operators of a pipeline's model, and whether each can be compiled."""
     _look_for_source(pipeline)
-    with contract_of(pipeline.model).call("survey the operators"):
-        operators = frontend_of(pipeline).coverage()
+    source = TaskSource(pipeline)
+    with source.contract.call("survey the operators"):
+        operators = source.frontend().coverage()
     if operators is None:
         raise ConfigError(
             f"a model of {pipeline.model.name!r} is no network with operators to survey",
@@ -63,7 +54,7 @@ def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
     return operators
 
 
-def show_coverage(operators: Sequence[OperatorCoverage], *, as_json: bool) -> None:
+def show_coverage(operators: Sequence[Frontend.Coverage], *, as_json: bool) -> None:
     """Print operators; raise a ``ConfigError`` if some cannot be compiled."""
     if as_json:
         click.echo(json.dumps({"operators": [attrs.asdict(one) for one in operators]}))
@@ -77,7 +68,7 @@ def show_coverage(operators: Sequence[OperatorCoverage], *, as_json: bool) -> No
         raise ConfigError(f"some operators cannot be compiled:{listed}", hint=hint)
 
 
-def _supported(operator: OperatorCoverage) -> str:
+def _supported(operator: Frontend.Coverage) -> str:
     if operator.missing:
         return "no"
     return f"{operator.assumed} by their name alone" if operator.assumed else "yes"
@@ -88,14 +79,15 @@ class _Inspection:
 
     def __init__(self, pipeline: ResolvedPipeline) -> None:
         self._pipeline = pipeline
-        self._faults: list[tuple[Problem, ChameleonError]] = []
+        self._faults: list[tuple[PipelineError.Problem, ChameleonError]] = []
 
     def check(self) -> None:
         """Check what needs only imports, and then the model, which takes longer."""
         pipeline = self._pipeline
         # The target comes first, because TVM is faster to import before torch, which a stage may
         # need.
-        target = self._try("target", partial(target_of, pipeline))
+        source = TaskSource(pipeline)
+        target = self._try("target", source.target)
         for key in (*Registry.stages, "baselines", "records"):
             for spec in pipeline.stages(key):
                 self._try(key, partial(load_factory, spec.factory))
@@ -106,7 +98,7 @@ class _Inspection:
         tasks = self._try("model", partial(_tried_tasks, pipeline, target))
         if tasks is not None:
             self._try("runner", partial(pipeline.check_runner, tasks))
-            self._try("fix" if pipeline.fix else "space", partial(spaces_of, pipeline, tasks))
+            self._try("fix" if pipeline.fix else "space", partial(source.spaces, tasks))
 
     def raise_problems(self) -> None:
         """Raise an error with all faults, if there are any."""
@@ -125,13 +117,16 @@ class _Inspection:
         except ChameleonError as error:
             node = self._pipeline.root.get(key) or self._pipeline.root
             plugin = isinstance(error, PluginError)
-            self._faults.append((Problem(mark=node.mark, message=str(error), plugin=plugin), error))
+            self._faults.append(
+                (PipelineError.Problem(mark=node.mark, message=str(error), plugin=plugin), error)
+            )
             return None
 
 
 def _look_for_source(pipeline: ResolvedPipeline) -> None:
-    frontend = frontend_of(pipeline)
-    with contract_of(pipeline.model).call("look for the model"):
+    source = TaskSource(pipeline)
+    frontend = source.frontend()
+    with source.contract.call("look for the model"):
         frontend.check_source()
 
 
@@ -147,16 +142,17 @@ def _check_output(folder: Path) -> None:
 
 def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
     """The model's tasks, after the checks that a run makes before its first measurement."""
-    frontend, contract = frontend_of(pipeline), contract_of(pipeline.model)
+    source = TaskSource(pipeline)
+    frontend, contract = source.frontend(), source.contract
     if getattr(load_factory(pipeline.runner.factory), "measures_hardware", True):
         with contract.call("check what it is to deliver"):
             frontend.check(target, len(usable_cores()), None)
     with contract.call("settle what its tasks depend on"):
         frontend.decide(_NoTrials(target))
-    return tasks_of(pipeline, target, frontend)
+    return source.tasks(target, frontend)
 
 
-class _NoTrials(Trials):
+class _NoTrials(Frontend.Trials):
     """Measures nothing, so that a frontend makes the choice that it makes without measurements."""
 
     measures_hardware = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chameleon_core.api import did_you_mean
+from chameleon_core.api import words
 from chameleon_core.plugin_api import KINDS, ConfigError, Kind
 
 
@@ -35,7 +35,7 @@ def kind_of(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind:
     if kind is None:
         names = [singular_of(kind) for kind in kinds.values()]
         raise ConfigError(
-            f"there is no kind of plugin '{text}'{did_you_mean(_hyphened(text), names)}",
+            f"there is no kind of plugin '{text}'{words.did_you_mean(_hyphened(text), names)}",
             hint=f"kinds: {', '.join(names)}",
         )
     return kind

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core.api import add_local_plugins, default_registry, did_you_mean
+from chameleon_core.api import Registry, local_plugins, words
 from chameleon_core.plugin_api import (
     ChameleonError,
     ExitCode,
@@ -76,8 +76,10 @@ class LazyGroup(click.Group):
         name = args[0]
         known = name.startswith("-") or self._factory(name) is not None
         if not known and not ctx.resilient_parsing:
-            errors = "".join(f"\n{error}" for error in default_registry().errors)
-            ctx.fail(f"unknown command '{name}'{did_you_mean(name, self._summaries())}{errors}")
+            errors = "".join(f"\n{error}" for error in Registry.default().errors)
+            ctx.fail(
+                f"unknown command '{name}'{words.did_you_mean(name, self._summaries())}{errors}"
+            )
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -99,19 +101,19 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(self._summaries().items()))
 
     def _summaries(self) -> dict[str, str]:
-        entries = default_registry().entries("commands")
+        entries = Registry.default().entries("commands")
         plugins = {entry.name: entry.record.summary for entry in entries}
         return {**plugins, **self._built_in}
 
     def _factory(self, name: str) -> str | None:
         if name in self._built_in:
             return f"chameleon_cli._{name}:command"
-        if name.rpartition(":")[2] not in default_registry().names("commands"):
+        if name.rpartition(":")[2] not in Registry.default().names("commands"):
             return None
         # A short name means Chameleon's own command; plugins' commands of the same name need the
         # full name.
         author = "chameleon-tuner-cli"
-        factory: str = default_registry().record("commands", name, author=author).factory
+        factory: str = Registry.default().record("commands", name, author=author).factory
         return factory
 
 
@@ -164,8 +166,8 @@ def _add_plugins(context: click.Context, option: click.Parameter, paths: tuple[s
     if not paths or context.resilient_parsing:
         return
 
-    replacements = add_local_plugins(paths)
-    default_registry.cache_clear()
+    replacements = local_plugins.add(paths)
+    Registry.default.cache_clear()
     for path, distribution in replacements:
         click.echo(f"{path} takes the place of the installed '{distribution}'", err=True)
 

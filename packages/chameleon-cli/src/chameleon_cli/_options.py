@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core.api import local_plugin_paths
+from chameleon_core.api import local_plugins
 from chameleon_core.plugin_api import parse_duration
 
 
@@ -83,7 +83,7 @@ def given_again(
     Returns:
         The command line, and the overrides with an assignment for the output's folder.
     """
-    plugins = [word for path in local_plugin_paths() for word in ("--plugin", path)]
+    plugins = [word for path in local_plugins.paths() for word in ("--plugin", path)]
     words = ["chameleon", *plugins, *command.split(), str(file)]
     words += [word for text in overrides for word in ("--set", text)]
     if output is not None:

@@ -10,12 +10,7 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_core.api import (
-    Registration,
-    Registry,
-    default_registry,
-    did_you_mean,
-)
+from chameleon_core.api import Registration, Registry, words
 from chameleon_core.plugin_api import (
     ConfigError,
     ExitCode,
@@ -54,7 +49,7 @@ def command() -> None:
 @click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
 def listed(kind: str | None, as_json: bool, with_options: bool) -> None:
     """List installed plugins: all, or those of one KIND, such as explorers."""
-    registry = default_registry()
+    registry = Registry.default()
     kinds = [*registry.kinds] if kind is None else [kind_of(kind, registry.kinds).name]
     if as_json:
         click.echo(json.dumps(_as_json(registry, kinds), indent=2))
@@ -88,7 +83,7 @@ def options_of(record: Any) -> list[dict[str, Any]]:
 
 
 def _default(field: attrs.Attribute[Any]) -> Any:
-    default = default_of(field, default_registry().classes)
+    default = default_of(field, Registry.default().classes)
     return None if default is attrs.NOTHING else default
 
 
@@ -145,7 +140,7 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
     NAME is the plugin's name in a pipeline. If plugins of several kinds have the name, write
     KIND:NAME, as in explorers:random. The exit code is 3 if a check fails.
     """
-    registry = default_registry()
+    registry = Registry.default()
     entry = find(registry, name)
     suite = _suite(registry.kinds[entry.kind])
     suite = type(suite.__name__, (suite,), {"record": entry.record})
@@ -212,7 +207,7 @@ def find(registry: Registry, name: str) -> Registration:
         known = {entry.name for kind in registry.kinds for entry in registry.entries(kind)}
         errors = "; ".join(map(str, registry.errors))
         raise PluginError(
-            f"there is no plugin '{name}'{did_you_mean(short, sorted(known - {short}))}",
+            f"there is no plugin '{name}'{words.did_you_mean(short, sorted(known - {short}))}",
             hint="`chameleon plugins` lists what there is; `chameleon --plugin FOLDER plugins "
             f"check {name}` finds one that is not installed" + (f"; {errors}" if errors else ""),
         )

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from chameleon_core.api import counted
+from chameleon_core.api import words
 from chameleon_core.plugin_api import events, hookimpl
 
 from chameleon_cli._result_rows import duration, failures
@@ -95,7 +95,7 @@ class PlainProgress(_Progress):
         """Show the tasks that have ended. Tasks with the same reason share a line."""
         ended, self._ended = self._ended, {}
         for reason, names in ended.items():
-            tasks = counted(len(names), "task") if names[3:] else ", ".join(names)
+            tasks = words.counted(len(names), "task") if names[3:] else ", ".join(names)
             self._say(f"{tasks}: done, {reason}")
 
     def _say(self, line: str) -> None:
@@ -110,7 +110,7 @@ class PlainProgress(_Progress):
         self._total = event.total_measurements
         self._measured = {task.name: task.measured for task in event.tasks}
         stored = sum(self._measured.values())
-        tasks = counted(len(event.tasks), "task")
+        tasks = words.counted(len(event.tasks), "task")
         self._say(f"{tasks}, {_budget(event, stored)}: {event.folder}")
         self._tell_choice(event.settled)
 
@@ -269,7 +269,11 @@ def _budget(event: events.RunStarted, stored: int) -> str:
     already = f", {stored} measured before" if stored else ""
     if event.total_measurements is not None:
         left = max(0, event.total_measurements - stored)
-        more = f"at most {counted(left, 'more measurement')}" if stored else f"{left} measurements"
+        more = (
+            f"at most {words.counted(left, 'more measurement')}"
+            if stored
+            else f"{left} measurements"
+        )
         return more + already
     if event.seconds_left is not None:
         return f"{event.seconds_left:.0f} s{already}"
@@ -288,8 +292,8 @@ def _unused(task: events.TaskSummary) -> int:
 
 def _comparing(event: events.ComparisonStarted) -> str:
     # A budget without measurements compares candidates that were never timed before.
-    ours = counted(event.finalists, "candidate")
-    rivals = f" with {counted(event.rivals, 'rival')}" if event.rivals else ""
+    ours = words.counted(event.finalists, "candidate")
+    rivals = f" with {words.counted(event.rivals, 'rival')}" if event.rivals else ""
     position = f", operator {event.place} of {event.of}" if event.of > 1 else ""
     return f"timing {ours}{rivals}{position}"
 

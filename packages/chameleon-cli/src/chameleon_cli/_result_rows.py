@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from chameleon_core.api import (
-    Footprint,
-    InferenceResult,
-    KernelTime,
-    NetworkResult,
-    NetworkSummary,
-    OperatorResult,
-    RivalTime,
-    TimeSource,
-    in_seconds,
-)
+from chameleon_core.api import NetworkResult, OperatorResult, RunView, words
 from chameleon_core.plugin_api import FLOAT32
 
 
-def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
+def network_json(summary: RunView.Network | None) -> dict[str, Any] | None:
     """The network part of a command's JSON output; None if the model is no network.
 
     Args:
@@ -37,7 +27,7 @@ def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
     }
 
 
-def network_sentence(summary: NetworkSummary) -> str:
+def network_sentence(summary: RunView.Network) -> str:
     """A sentence with a network's time, or with the reason why it has none.
 
     Args:
@@ -46,7 +36,7 @@ def network_sentence(summary: NetworkSummary) -> str:
     result = summary.result
     if result.failure is not None:
         return f"network: not delivered; {result.failure}"
-    if summary.source is TimeSource.COMPARISON:
+    if summary.compared:
         what = "network, one inference in each bucket" if result.buckets else "network"
         return (
             f"{what}: {duration(summary.seconds)}, from the comparison at the end{_beside(summary)}"
@@ -62,7 +52,7 @@ def network_sentence(summary: NetworkSummary) -> str:
     )
 
 
-def _beside(summary: NetworkSummary) -> str:
+def _beside(summary: RunView.Network) -> str:
     """The times of rivals and of the untuned network, in parentheses; or an empty string."""
     result = summary.result
     by_default = {
@@ -80,7 +70,7 @@ def duration(seconds: float | None) -> str:
     Args:
         seconds: the time in seconds, or None if it is unknown.
     """
-    return in_seconds(seconds, "#.3g")
+    return words.in_seconds(seconds, "#.3g")
 
 
 def failures(failed: Mapping[str, int]) -> str:
@@ -217,7 +207,9 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
     if not network.rivals_reduced or ours is None:
         return []
     error, precision = network.max_relative_error, network.precision
-    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
+    first = NetworkResult.Rival(
+        asked="", precision=precision, seconds=ours, max_relative_error=error
+    )
     return [
         (
             name,
@@ -226,17 +218,14 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
             f"{rival.seconds / ours:.2f}",
             "-" if rival.max_relative_error is None else f"{rival.max_relative_error:.1e}",
         )
-        for name, rival in [("the compiled network", first), *rival_rows(network)]
+        for name, rival in [("the compiled network", first), *network.rival_rows]
     ]
 
 
-FRONT_HEADER = ("operators in", "seconds", "error", "")
-
-
-def front_rows(
+def front_table(
     network: NetworkResult, shown: Callable[[float], str] = duration
-) -> list[tuple[str, ...]]:
-    """The rows of a table of choices of dtypes, with the columns of ``FRONT_HEADER``.
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """A table of choices of dtypes: the names of its columns, and its rows.
 
     If the network has buckets of shapes, the name of the bucket is an additional first column.
 
@@ -244,7 +233,8 @@ def front_rows(
         network: the result of the network.
         shown: a function that formats seconds. A page has room for more digits than the terminal.
     """
-    return [
+    which = ("bucket",) if network.buckets else ()
+    return (*which, "operators in", "seconds", "error", ""), [
         (
             *([] if point.bucket is None else [point.bucket]),
             ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
@@ -286,7 +276,7 @@ def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     return rows
 
 
-def _remark(kernel: KernelTime, unmeasured: Collection[str]) -> str:
+def _remark(kernel: NetworkResult.Kernel, unmeasured: Collection[str]) -> str:
     if kernel.name in unmeasured:
         return " (not measured)"
     return "" if kernel.tuned else " (not tuned)"
@@ -318,7 +308,7 @@ def network_remarks(network: NetworkResult) -> list[str]:
 
 def _footprint_lines(network: NetworkResult) -> list[str]:
     """A line about a network's first answer, memory and disk space; none if they are unknown."""
-    own = network.footprint.get("network", Footprint())
+    own = network.footprint.get("network", NetworkResult.Footprint())
     if own.first_answer_seconds is None:
         return []
     others = ", ".join(
@@ -334,24 +324,3 @@ def _footprint_lines(network: NetworkResult) -> list[str]:
 
 def _megabytes(size: int | None) -> str:
     return "-" if size is None else f"{size / 1e6:.0f} MB"
-
-
-def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
-    """All rivals of a network by name, with their times, sorted for a table.
-
-    A rival is another framework, such as onnxruntime, that ran the network. First come rivals that
-    were asked to compute in the network's precision, then all other rivals. In both groups, rivals
-    that in fact computed in float32 come first, and faster rivals come before slower ones.
-
-    Args:
-        result: the result of the network.
-    """
-    times = dict(result.rivals_reduced)
-    for name, seconds in result.rivals.items():
-        precision = result.rivals_precision.get(name, FLOAT32)
-        times[name] = RivalTime(asked=precision, precision=precision, seconds=seconds)
-
-    def rank(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
-        return row[1].asked not in result.precisions, row[1].precision != FLOAT32, row[1].seconds
-
-    return sorted(times.items(), key=rank)

@@ -20,11 +20,10 @@ def print_network(network: NetworkResult) -> None:
         network: the result of the network.
     """
     chosen = ("precision",) if network.precision_summary else ()
-    which = ("bucket",) if network.buckets else ()
     for header, rows in (
         (result_rows.KERNEL_HEADER, result_rows.kernel_rows(network)),
         ((*result_rows.BUCKET_HEADER, *chosen), result_rows.bucket_rows(network)),
-        ((*which, *result_rows.FRONT_HEADER), result_rows.front_rows(network)),
+        result_rows.front_table(network),
         (result_rows.RIVAL_HEADER, result_rows.rival_table(network)),
     ):
         if rows:

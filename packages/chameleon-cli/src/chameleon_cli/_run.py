@@ -12,13 +12,9 @@ from chameleon_core.api import (
     ResolvedPipeline,
     RunFile,
     RunResult,
+    TaskSource,
     load_pipeline,
     run_pipeline,
-    spaces_of,
-    summary_lines,
-    target_of,
-    tasks_of,
-    usage_of,
 )
 
 from chameleon_cli._options import given_again, output_option, set_option
@@ -60,7 +56,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     if as_json:
         if result.slower is not None:
             click.echo(result.slower, err=True)
-        usage = {"usage": usage_of(result)} if result.usage else {}
+        usage = {"usage": result.usage_here} if result.usage else {}
         click.echo(json.dumps({**result.to_json(), **usage}))
     else:
         _print(result)
@@ -91,7 +87,7 @@ def _print(result: RunResult) -> None:
     # This line comes first, because it matters most.
     if result.slower is not None:
         click.echo(f"{result.slower}\n")
-    summary = summary_lines(result)
+    summary = result.summary_lines
     if summary:
         click.echo("\n".join(summary) + "\n")
     print_table(OPERATOR_HEADER, operator_rows(result.operators))
@@ -124,9 +120,10 @@ def _print(result: RunResult) -> None:
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
     with results_alone():
-        target = target_of(resolved)
-        tasks = tasks_of(resolved, target)
-        spaces = spaces_of(resolved, tasks)
+        source = TaskSource(resolved)
+        target = source.target()
+        tasks = source.tasks(target)
+        spaces = source.spaces(tasks)
     if as_json:
         described = [
             {"task": task.to_json(), "knobs": [k.name for k in space.knobs], "size": space.size}

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import click
 import numpy as np
-from chameleon_core.api import counted, did_you_mean, load_pipeline, spaces_of, target_of, tasks_of
+from chameleon_core.api import TaskSource, load_pipeline, words
 from chameleon_core.plugin_api import ConfigError, Configs, DesignSpace, Knob
 
 from chameleon_cli._options import set_option
@@ -57,12 +57,13 @@ def command(  # noqa: PLR0917 - click passes them by name
     """
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
-        target = target_of(resolved)
-        tasks = tasks_of(resolved, target)
+        source = TaskSource(resolved)
+        target = source.target()
+        tasks = source.tasks(target)
         names = [task.name for task in tasks]
         if only is not None and only not in names:
             raise ConfigError(
-                f"the pipeline has no operator '{only}'{did_you_mean(only, names)}",
+                f"the pipeline has no operator '{only}'{words.did_you_mean(only, names)}",
                 hint=f"operators: {', '.join(names)}",
             )
         chosen = [task for task in tasks if only in (None, task.name)]
@@ -73,7 +74,7 @@ def command(  # noqa: PLR0917 - click passes them by name
                 "flop": task.flop,
                 **describe_space(space, samples=samples, guesses=guesses, seed=resolved.seed),
             }
-            for task, space in zip(chosen, spaces_of(resolved, chosen), strict=True)
+            for task, space in zip(chosen, source.spaces(chosen), strict=True)
         ]
     if as_json:
         document = {"target": target, "space": resolved.space.name, "operators": described}
@@ -90,11 +91,11 @@ def _print(operator: dict[str, Any]) -> None:
     count = legal["configurations"]
     click.echo()
     click.secho(f"{operator['operator']}: {operator['kind']}", bold=True)
-    knobs = counted(len(operator["knobs"]), "knob")
+    knobs = words.counted(len(operator["knobs"]), "knob")
     click.echo(
         f"  {knobs}, {count_in_words(operator['size'])} index vectors; "
         f"{legal['share']:.1%} of {looked_at} are legal"
-        + ("" if count is None else f", {counted(count, 'configuration')}")
+        + ("" if count is None else f", {words.counted(count, 'configuration')}")
     )
     width = max(len(knob["name"]) for knob in operator["knobs"])
     for knob in operator["knobs"]:

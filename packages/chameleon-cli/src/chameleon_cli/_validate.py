@@ -7,13 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from chameleon_core.api import (
-    ResolvedPipeline,
-    default_registry,
-    dump_pipeline,
-    from_dict,
-    load_pipeline,
-)
+from chameleon_core.api import Registry, ResolvedPipeline, from_dict, load_pipeline
 
 from chameleon_cli._model_files import chosen_model, is_model
 from chameleon_cli._options import set_option
@@ -81,12 +75,12 @@ def command(
             )
         )
     else:
-        click.echo(dump_pipeline(resolved), nl=False)
+        click.echo(resolved.to_yaml(), nl=False)
 
 
 def _of_model(source: str, overrides: tuple[str, ...]) -> ResolvedPipeline | None:
     """A pipeline for a model that a user names, or None if the name is a pipeline's."""
-    registry = default_registry()
+    registry = Registry.default()
     if not is_model(registry, source):
         return None
     model = chosen_model(registry, Path(), source).pipeline["model"]

@@ -10,12 +10,10 @@ if TYPE_CHECKING:
     from chameleon_cli._options import given_again, output_option, seconds, set_option, trust_option
     from chameleon_cli._progress import progress_for
     from chameleon_cli._result_rows import (
-        FRONT_HEADER,
         duration,
         failures,
-        front_rows,
+        front_table,
         network_remarks,
-        rival_rows,
     )
     from chameleon_cli._results_table import print_network, print_table
     from chameleon_cli._run import command as run_command

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from chameleon_system.api import lazy_exports
 
 if TYPE_CHECKING:
-    from chameleon_core._api.ask_store import Asked
     from chameleon_core._api.design_space import design_space
     from chameleon_core._api.measurements import Measurements, Trial
-    from chameleon_core._api.run import Operator, Run, load_run
+    from chameleon_core._api.run import Run, load_run
     from chameleon_core._api.tune import Minimum, minimize, tune
     from chameleon_core._api.tuner import STOP, Tuner
 else:

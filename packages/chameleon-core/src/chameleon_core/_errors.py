@@ -47,6 +47,15 @@ class ChameleonError(Exception):
             r"`(\w+)=(?:True)?`", lambda word: f"--{word[1].replace('_', '-')}", self.hint
         )
 
+    def with_hint(self) -> str:
+        """The message and the hint in one line."""
+        hint = self.hint or ""
+        # The hint continues the sentence, so its first letter becomes lower-case, except in names
+        # such as TVM.
+        if hint[1:2].islower():
+            hint = hint[0].lower() + hint[1:]
+        return "; ".join(filter(None, [str(self).rstrip("."), hint.rstrip(".")]))
+
     @classmethod
     @contextlib.contextmanager
     def on_os_error(cls, problem: str, *, hint: str) -> Iterator[None]:

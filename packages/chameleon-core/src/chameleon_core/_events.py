@@ -111,7 +111,7 @@ class BatchProposed(Event):
             figures 2 and 7).
         score: the best predicted score, or None if no trained cost model guided the search.
         origins: the number of configurations by the stage that proposed them
-            (``loop.round.batch.Origin``).
+            (``Measurement.Origin``).
     """
 
     task: str
@@ -135,8 +135,8 @@ class Measured(Event):
         failure: the kind of failure, or None if the configuration succeeded.
         spent: the seconds that each part of the task's search has taken so far, or None if the run
             does not count them.
-        origin: the stage that proposed the configuration, an ``Origin``, or None if no record names
-            the stage.
+        origin: the stage that proposed the configuration, a ``Measurement.Origin``, or None if no
+            record names the stage.
     """
 
     task: str

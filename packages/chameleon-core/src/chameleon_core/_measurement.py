@@ -92,6 +92,35 @@ class Measurement:
         run_seconds: the wall-clock time of checking and timing, in seconds.
     """
 
+    class Origin(StrEnum):
+        """The stage that proposed a configuration."""
+
+        INITIAL = "initial"
+        """A first guess of the space, or a random configuration of the batch before any search."""
+
+        SUGGESTION = "suggestion"
+        """The best configuration of another task or of an earlier run, or one that the user
+        enqueued."""
+
+        EXPLORER = "explorer"
+        """A candidate of the explorer that the sampler kept."""
+
+        SAMPLER = "sampler"
+        """A configuration that the sampler added, which was no candidate of the explorer."""
+
+        SYNTHESIZER = "synthesizer"
+        """A configuration with which the synthesizer replaced another one."""
+
+        RECORD = "record"
+        """A record of another run, which this run did not measure."""
+
+        FALLBACK = "fallback"
+        """A configuration that the loop added because the stages proposed too few legal, new ones:
+        a remaining first guess, a random configuration, or a neighbour of a measured one."""
+
+    TIE: ClassVar = 0.02
+    """A time ties with the lowest time if it is longer by at most this share."""
+
     config: tuple[int, ...]
     seconds: tuple[float, ...] = ()
     failure: FailureKind | None = None

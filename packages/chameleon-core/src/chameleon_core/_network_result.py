@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import attr
 import attrs
 import cattrs
 
-from chameleon_core._dtypes import AS_IT_COMES, FLOAT32
+from chameleon_core._dtypes import FLOAT32
 from chameleon_core._words import in_seconds
 
 _NAMED = 3
@@ -21,142 +21,6 @@ _WORTH_NAMING = 0.02
 
 FORM = "#.3g"
 """Format of times: timings are accurate to three digits at best."""
-
-
-@attrs.frozen(kw_only=True)
-class RivalTime:
-    """The time of one inference by a rival: another framework or runtime.
-
-    Attributes:
-        asked: the precision that Chameleon requested from the rival. ``as-it-comes`` stands for the
-            rival's default precision.
-        precision: the precision that the rival reports.
-        seconds: the time of one inference in seconds.
-        max_relative_error: the error of the rival's outputs against those in float32; None if the
-            error was not measured.
-    """
-
-    asked: str
-    precision: str
-    seconds: float
-    max_relative_error: float | None = None
-
-
-@attrs.frozen(kw_only=True)
-class KernelTime:
-    """A kernel of a network, and the time that it takes.
-
-    Attributes:
-        name: the kernel's name. A tuned kernel has the name of its task.
-        tuned: whether the kernel belongs to a task.
-        calls: the number of calls in one inference.
-        seconds: the time of all these calls together, in seconds.
-    """
-
-    name: str
-    tuned: bool
-    calls: int
-    seconds: float
-
-
-@attrs.frozen(kw_only=True)
-class Unmeasured:
-    """An operator whose kernel in the network was never timed.
-
-    Attributes:
-        name: the name of the operator's task.
-        kernel: how the kernel was chosen: ``first guess``, ``configuration predicted to be best``,
-            ``another guess`` or ``default schedule``.
-        because: the reason why the kernel was not timed.
-    """
-
-    name: str
-    kernel: str
-    because: str
-
-
-@attrs.frozen(kw_only=True)
-class FrontPoint:
-    """One choice of a dtype for each operator of a network, with its time and error.
-
-    Attributes:
-        types: the number of operators in each dtype, by dtype.
-        seconds: the sum of the operators' times in seconds, as measured in networks, or separately
-            if networks could not be profiled. It includes an estimate for conversions between
-            dtypes.
-        error: the error of the network's outputs, from a simulation of these dtypes.
-        delivered: whether the delivered network has these dtypes.
-        bucket: the name of the bucket (the input shapes that the network is compiled for); None if
-            the network has a single shape.
-    """
-
-    types: Mapping[str, int]
-    seconds: float
-    error: float
-    delivered: bool
-    bucket: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class Footprint:
-    """Memory, time and disk space of a process that runs a network. Unknown values are None.
-
-    Attributes:
-        memory_bytes: the memory of the process, in bytes.
-        first_answer_seconds: the time from the start of a new process to its first answer, in
-            seconds.
-        disk_bytes: the size of the files that loading needs, in bytes.
-    """
-
-    memory_bytes: int | None = None
-    first_answer_seconds: float | None = None
-    disk_bytes: int | None = None
-
-
-@attrs.frozen(kw_only=True)
-class LayoutResult:
-    """The layout of the images in a network, and the reason for its choice.
-
-    Attributes:
-        summary: the layout and the reason for it, as a sentence.
-        layout: the layout's name; empty if buckets have different layouts.
-        reason: the reason for the choice.
-        seconds: for each layout, the time of all occurrences of the measured convolutions in one
-            inference, in seconds.
-        measured: the number of distinct convolutions that were measured.
-        share: the share of the measured convolutions in the work of all convolutions, from 0 to 1.
-        wall_seconds: the wall-clock time of the choice, in seconds.
-        buckets: the layout of each bucket of shapes, by its name; empty if the network has a single
-            shape.
-    """
-
-    summary: str
-    layout: str = ""
-    reason: str = ""
-    seconds: Mapping[str, float] = attrs.field(factory=dict)
-    measured: int = 0
-    share: float = 0.0
-    wall_seconds: float = 0.0
-    buckets: Mapping[str, str] = attrs.field(factory=dict)
-
-
-@attrs.frozen(kw_only=True)
-class OwnPrecision:
-    """The comparison of a half-precision network with its framework in the same precision.
-
-    Attributes:
-        dtype: the half-precision dtype of the network's own tensors, such as ``float16``.
-        reference: the framework; None if it cannot run the network, so that nothing was compared.
-        tolerance: the largest allowed error of the outputs; None if nothing was compared.
-        max_relative_error: the error of the network's outputs; None if nothing was compared.
-        problem: the reason why the network is not delivered, or None if it may be delivered.
-    """
-
-    dtype: str
-    reference: str | None = None
-    tolerance: float | None = None
-    max_relative_error: float | None = None
-    problem: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -185,11 +49,51 @@ class InferenceResult:
             in half precision.
     """
 
+    @attrs.frozen(kw_only=True)
+    class Rival:
+        """The time of one inference by a rival: another framework or runtime.
+
+        Attributes:
+            asked: the precision that Chameleon requested from the rival; ``AS_IT_COMES`` for the
+                rival's default precision.
+            precision: the precision that the rival reports.
+            seconds: the time of one inference in seconds.
+            max_relative_error: the error of the rival's outputs against those in float32; None if
+                the error was not measured.
+        """
+
+        AS_IT_COMES: ClassVar = "as-it-comes"
+        """The precision that a framework itself chooses if it is asked for none."""
+
+        asked: str
+        precision: str
+        seconds: float
+        max_relative_error: float | None = None
+
+    @attrs.frozen(kw_only=True)
+    class OwnPrecision:
+        """The comparison of a half-precision network with its framework in the same precision.
+
+        Attributes:
+            dtype: the half-precision dtype of the network's own tensors, such as ``float16``.
+            reference: the framework; None if it cannot run the network, so that nothing was
+                compared.
+            tolerance: the largest allowed error of the outputs; None if nothing was compared.
+            max_relative_error: the error of the network's outputs; None if nothing was compared.
+            problem: the reason why the network is not delivered, or None if it may be delivered.
+        """
+
+        dtype: str
+        reference: str | None = None
+        tolerance: float | None = None
+        max_relative_error: float | None = None
+        problem: str | None = None
+
     latency_seconds: float | None = None
     untuned_seconds: float | None = None
     rivals: Mapping[str, float] = attrs.field(factory=dict)
     rivals_precision: Mapping[str, str] = attrs.field(factory=dict)
-    rivals_reduced: Mapping[str, RivalTime] = attrs.field(factory=dict)
+    rivals_reduced: Mapping[str, Rival] = attrs.field(factory=dict)
     precision: str = FLOAT32
     precisions: tuple[str, ...] = (FLOAT32,)
     max_relative_error: float | None = None
@@ -215,13 +119,32 @@ class InferenceResult:
         return min(self.like_rivals.items(), key=lambda pair: pair[1], default=None)
 
     @property
-    def rivals_by_default(self) -> Mapping[str, RivalTime]:
+    def rivals_by_default(self) -> Mapping[str, Rival]:
         """The rivals that by default compute in a reduced dtype that the network lacks, by name."""
         return {
             name: rival
             for name, rival in self.rivals_reduced.items()
-            if rival.asked == AS_IT_COMES and rival.precision not in (FLOAT32, *self.precisions)
+            if rival.asked == rival.AS_IT_COMES
+            and rival.precision not in (FLOAT32, *self.precisions)
         }
+
+    @property
+    def rival_rows(self) -> list[tuple[str, Rival]]:
+        """All rivals by name, with their times, sorted for a table.
+
+        First come rivals that were asked to compute in the network's precision, then all other
+        rivals. In both groups, rivals that in fact computed in float32 come first, and faster
+        rivals come before slower ones.
+        """
+        times = dict(self.rivals_reduced)
+        for name, seconds in self.rivals.items():
+            precision = self.rivals_precision.get(name, FLOAT32)
+            times[name] = self.Rival(asked=precision, precision=precision, seconds=seconds)
+
+        def rank(row: tuple[str, InferenceResult.Rival]) -> tuple[bool, bool, float]:
+            return row[1].asked not in self.precisions, row[1].precision != FLOAT32, row[1].seconds
+
+        return sorted(times.items(), key=rank)
 
     @property
     def ratio(self) -> float | None:
@@ -288,23 +211,6 @@ class InferenceResult:
 
 
 @attrs.frozen(kw_only=True)
-class BucketResult(InferenceResult):
-    """The result of a network for one of its buckets of shapes.
-
-    Attributes:
-        name: the name of the bucket.
-        shapes: the shape of each input in this bucket, by the input's name.
-        seconds: the wall-clock time of compiling and verifying the bucket, in seconds.
-        layout: the layout of the images in the bucket.
-    """
-
-    name: str
-    shapes: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
-    seconds: float = 0.0
-    layout: str = ""
-
-
-@attrs.frozen(kw_only=True)
 class NetworkResult(InferenceResult):
     """The result of the compiled network that the tasks belong to. Times are in seconds.
 
@@ -329,16 +235,137 @@ class NetworkResult(InferenceResult):
         failure: the reason why no network was delivered, as a sentence, or None.
     """
 
+    @attrs.frozen(kw_only=True)
+    class Kernel:
+        """A kernel of a network, and the time that it takes.
+
+        Attributes:
+            name: the kernel's name. A tuned kernel has the name of its task.
+            tuned: whether the kernel belongs to a task.
+            calls: the number of calls in one inference.
+            seconds: the time of all these calls together, in seconds.
+        """
+
+        name: str
+        tuned: bool
+        calls: int
+        seconds: float
+
+    @attrs.frozen(kw_only=True)
+    class Unmeasured:
+        """An operator whose kernel in the network was never timed.
+
+        Attributes:
+            name: the name of the operator's task.
+            kernel: how the kernel was chosen: ``first guess``, ``configuration predicted to be
+                best``, ``another guess`` or ``default schedule``.
+            because: the reason why the kernel was not timed.
+        """
+
+        name: str
+        kernel: str
+        because: str
+
+    @attrs.frozen(kw_only=True)
+    class FrontPoint:
+        """One choice of a dtype for each operator of a network, with its time and error.
+
+        Attributes:
+            types: the number of operators in each dtype, by dtype.
+            seconds: the sum of the operators' times in seconds, as measured in networks, or
+                separately if networks could not be profiled. It includes an estimate for
+                conversions between dtypes.
+            error: the error of the network's outputs, from a simulation of these dtypes.
+            delivered: whether the delivered network has these dtypes.
+            bucket: the name of the bucket (the input shapes that the network is compiled for); None
+                if the network has a single shape.
+        """
+
+        types: Mapping[str, int]
+        seconds: float
+        error: float
+        delivered: bool
+        bucket: str | None = None
+
+    @attrs.frozen(kw_only=True)
+    class Footprint:
+        """Memory, time and disk space of a process that runs a network. Unknown values are None.
+
+        Attributes:
+            memory_bytes: the memory of the process, in bytes.
+            first_answer_seconds: the time from the start of a new process to its first answer, in
+                seconds.
+            disk_bytes: the size of the files that loading needs, in bytes.
+        """
+
+        memory_bytes: int | None = None
+        first_answer_seconds: float | None = None
+        disk_bytes: int | None = None
+
+    @attrs.frozen(kw_only=True)
+    class Layout:
+        """The layout of the images in a network, and the reason for its choice.
+
+        Attributes:
+            summary: the layout and the reason for it, as a sentence.
+            layout: the layout's name; empty if buckets have different layouts.
+            reason: the reason for the choice.
+            seconds: for each layout, the time of all occurrences of the measured convolutions in
+                one inference, in seconds.
+            measured: the number of distinct convolutions that were measured.
+            share: the share of the measured convolutions in the work of all convolutions, from 0 to
+                1.
+            wall_seconds: the wall-clock time of the choice, in seconds.
+            buckets: the layout of each bucket of shapes, by its name; empty if the network has a
+                single shape.
+        """
+
+        summary: str
+        layout: str = ""
+        reason: str = ""
+        seconds: Mapping[str, float] = attrs.field(factory=dict)
+        measured: int = 0
+        share: float = 0.0
+        wall_seconds: float = 0.0
+        buckets: Mapping[str, str] = attrs.field(factory=dict)
+
+    @attrs.frozen(kw_only=True)
+    class Bucket(InferenceResult):
+        """The result of a network for one of its buckets of shapes.
+
+        Attributes:
+            name: the name of the bucket.
+            shapes: the shape of each input in this bucket, by the input's name.
+            seconds: the wall-clock time of compiling and verifying the bucket, in seconds.
+            layout: the layout of the images in the bucket.
+        """
+
+        name: str
+        shapes: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
+        seconds: float = 0.0
+        layout: str = ""
+
+        @classmethod
+        def of(cls, result: InferenceResult, **facts: Any) -> Self:
+            """The result of a bucket, with the times and errors of another result.
+
+            Args:
+                result: the result of the network that was compiled for the bucket.
+                facts: the bucket's own attributes.
+            """
+            shared = {name: getattr(result, name) for name in attrs.fields_dict(InferenceResult)}
+            return cls(**shared, **facts)
+
     precision_summary: str = ""
     front: tuple[FrontPoint, ...] = ()
     delivered_seconds: float | None = None
     delivery_seconds: Mapping[str, float] = attrs.field(factory=dict)
-    kernels: tuple[KernelTime, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
     unmeasured: tuple[Unmeasured, ...] = ()
     left_out: Mapping[str, str] = attrs.field(factory=dict)
     footprint: Mapping[str, Footprint] = attrs.field(factory=dict)
-    layout: LayoutResult | None = None
-    buckets: tuple[BucketResult, ...] = ()
+    layout: Layout | None = None
+    buckets: tuple[Bucket, ...] = ()
     folder: str | None = None
     failure: str | None = None
 
@@ -393,7 +420,10 @@ def _largest(network: NetworkResult, alone: Mapping[str, float | None]) -> list[
 
 
 def _described(
-    kernel: KernelTime, total: float, unmeasured: Collection[str], alone: Mapping[str, float | None]
+    kernel: NetworkResult.Kernel,
+    total: float,
+    unmeasured: Collection[str],
+    alone: Mapping[str, float | None],
 ) -> str:
     name, seconds = kernel.name, kernel.seconds
     share = f"{in_seconds(seconds)} ({seconds / total:.0%})"
@@ -420,22 +450,3 @@ def _with_precisions(value: Mapping[str, Any]) -> dict[str, Any]:
     words = value.get("precision", FLOAT32).partition(", the rest")[0]
     buckets = [_with_precisions(bucket) for bucket in value.get("buckets", ())]
     return {"precisions": re.findall(r"\b(?!and\b)\w+", words), **value, "buckets": buckets}
-
-
-@attrs.frozen(kw_only=True)
-class OperatorCoverage:
-    """An operator of a model, and whether Chameleon can compile it.
-
-    Attributes:
-        name: the operator's name.
-        occurrences: the number of occurrences in the model.
-        assumed: the number of occurrences for which only the operator's name could be checked,
-            because its arguments are unknown.
-        missing: the reasons why the operator cannot be compiled, each with a sentence about the
-            next step.
-    """
-
-    name: str
-    occurrences: int
-    assumed: int = 0
-    missing: Mapping[str, str] = attrs.field(factory=dict)

@@ -15,19 +15,23 @@ from typing import Any
 import attrs
 from chameleon_system.api import Closeable
 
-from chameleon_core._errors import ExitCode
+from chameleon_core._errors import ExitCode, RunFolderError
 from chameleon_core._loop.context import disturbance_of
 from chameleon_core._loop.end.comparison import interim_result
-from chameleon_core._loop.end.delivery import unless_gone
+from chameleon_core._loop.end.delivery import guesses_for, stored_winners, unless_gone
 from chameleon_core._loop.end.result import OperatorResult, RunResult
-from chameleon_core._loop.start.frontend import was_checked
+from chameleon_core._loop.start.frontend import recalled, was_checked
 from chameleon_core._loop.start.shared_records import kept_records
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._measurement import Measurement
 from chameleon_core._network_result import NetworkResult
+from chameleon_core._pipeline.load import subject_from_dict
+from chameleon_core._pipeline.schema import Subject
 from chameleon_core._run_folder import FAILED, LOCK
-from chameleon_core._stages import Disturbance, Record, RecordKey
-from chameleon_core._store import RecordStore, StoredTask
+from chameleon_core._stages import Delivery, Disturbance, Frontend, RecordDatabase
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core._trust import check_sources
 
 
 class RunState(StrEnum):
@@ -100,7 +104,7 @@ class ViewedOperator:
     """
 
     store: RecordStore
-    stored: StoredTask
+    stored: RecordStore.TaskRow
     result: OperatorResult
 
     @property
@@ -124,28 +128,6 @@ class ViewedOperator:
         return None
 
 
-@attrs.frozen(kw_only=True)
-class NetworkSummary:
-    """The time of a network, and the source of the time.
-
-    Attributes:
-        seconds: the time of one inference in seconds. If the network was not timed, it is the sum
-            of its operators' best times in the search, each times the number of its occurrences.
-            None if no operator has a time.
-        source: the comparison at the end of the run if the network was timed. The search if
-            ``seconds`` is a sum of operators' times.
-        measured: the number of operators that have a time.
-        operators: the number of operators, without alternatives in other dtypes.
-        result: the network's result; empty before the end of the run.
-    """
-
-    seconds: float | None
-    source: TimeSource
-    measured: int
-    operators: int
-    result: NetworkResult = attrs.field(factory=NetworkResult)
-
-
 class RunView(Closeable):
     """Reads a run folder, even while a process writes it. A context manager.
 
@@ -159,6 +141,32 @@ class RunView(Closeable):
     Raises:
         RunFolderError: the folder holds no run, or its records cannot be read.
     """
+
+    @attrs.frozen(kw_only=True)
+    class Network:
+        """The time of a network, and the source of the time.
+
+        Attributes:
+            seconds: the time of one inference in seconds. If the network was not timed, it is the
+                sum of its operators' best times in the search, each times the number of its
+                occurrences. None if no operator has a time.
+            source: the comparison at the end of the run if the network was timed. The search if
+                ``seconds`` is a sum of operators' times.
+            measured: the number of operators that have a time.
+            operators: the number of operators, without alternatives in other dtypes.
+            result: the network's result; empty before the end of the run.
+        """
+
+        seconds: float | None
+        source: TimeSource
+        measured: int
+        operators: int
+        result: NetworkResult = attrs.field(factory=NetworkResult)
+
+        @property
+        def compared(self) -> bool:
+            """Whether the comparison at the end of the run timed the network."""
+            return self.source is TimeSource.COMPARISON
 
     def __init__(self, folder: Path) -> None:
         self.store = RecordStore.of_run(folder)
@@ -229,7 +237,7 @@ class RunView(Closeable):
         """How much other programs disturbed the timing, as far as known."""
         return disturbance_of(self.store)
 
-    def own_records(self) -> dict[RecordKey, list[Record]]:
+    def own_records(self) -> dict[RecordDatabase.Key, list[RecordDatabase.Record]]:
         """The run's own measurements in the form of database records.
 
         Measurements that the run took from databases are left out. The result is empty if the
@@ -262,7 +270,7 @@ class RunView(Closeable):
         )
 
     @property
-    def network(self) -> NetworkSummary | None:
+    def network(self) -> Network | None:
         """A summary of the network that the run tunes, or None if the model is no network."""
         network = NetworkResult() if self.result is None else self.result.network
         delivered = network.folder is not None or network.failure is not None
@@ -273,13 +281,64 @@ class RunView(Closeable):
         times = [(result.search_seconds, int(result.task.get("weight", 1))) for result in own]
         known = [seconds * weight for seconds, weight in times if seconds is not None]
         timed = network.latency_seconds is not None
-        return NetworkSummary(
+        return self.Network(
             seconds=network.latency_seconds if timed else sum(known) or None,
             source=TimeSource.COMPARISON if timed else TimeSource.SEARCH,
             measured=len(known),
             operators=len(own),
             result=network,
         )
+
+    def subject(self, *, trust_source: bool) -> Subject:
+        """Read the run's model and design space, without the plugins that only a search needs.
+
+        Args:
+            trust_source: whether code that the pipeline names may be imported.
+
+        Raises:
+            RunFolderError: the folder has no pipeline.
+            ConfigError: the pipeline names code, and ``trust_source`` is False.
+        """
+        if not self.document:
+            raise RunFolderError(
+                f"{self.folder} does not say which pipeline it belongs to",
+                hint="Run `chameleon run` on the pipeline first.",
+            )
+        subject = subject_from_dict(self.document)
+        named = (subject.model.options, subject.space.options, *subject.sections.values())
+        check_sources(self.folder, *named, trust_source=trust_source)
+        return subject
+
+    def frontend(self, subject: Subject) -> Frontend:
+        """Make the frontend of the model, and pass it the choice that the run made.
+
+        The choice is, for example, the layout of the images in a network.
+
+        Args:
+            subject: the run's model and design space.
+        """
+        frontend = TaskSource(subject).frontend()
+        recalled(subject, frontend, self.store)
+        return frontend
+
+    @property
+    def winners(self) -> tuple[Delivery.Winner, ...]:
+        """The winner of each measured task's final comparison, or else its fastest configuration.
+
+        A run with a budget of 0 has only a final comparison, of recommended configurations.
+        """
+        return stored_winners(self.store)
+
+    def guesses(self, subject: Subject) -> tuple[Delivery.Winner, ...]:
+        """The predicted configuration, or the first guess, of each task without measurements.
+
+        Args:
+            subject: the run's model and design space.
+        """
+        stored = self.store.tasks()
+        unmeasured = [row.task for row in stored if not self.store.measurements(row.id)]
+        operators = () if self.result is None else self.result.operators
+        return guesses_for(unmeasured, operators, subject)
 
 
 def _no_valid_result(result: RunResult) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from chameleon_core._errors import ConfigError
 from chameleon_core._plugins.options import sources_in
-from chameleon_core._plugins.registry import UnknownNameError, default_registry
+from chameleon_core._plugins.registry import Registry, UnknownNameError
 from chameleon_core._task import Task
 
 
@@ -58,6 +58,6 @@ def check_tasks(file: Path, tasks: Iterable[Task], *, trust_source: bool) -> Non
 
 def _carries_code(operator: str) -> bool:
     try:
-        return bool(default_registry().record("operators", operator).carries_code)
+        return bool(Registry.default().record("operators", operator).carries_code)
     except UnknownNameError:
         return False  # no plugin can compute such a task

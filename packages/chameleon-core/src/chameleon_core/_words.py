@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from chameleon_core._errors import ChameleonError
-
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: ``; did you mean 'x'?``, or "".
@@ -37,16 +35,6 @@ def counted(count: int, noun: str) -> str:
 def with_article(noun: str) -> str:
     """A noun with its article: ``a sampler``, ``an explorer``."""
     return f"an {noun}" if noun[:1].lower() in set("aeiou") else f"a {noun}"
-
-
-def with_hint(error: ChameleonError) -> str:
-    """An error and its hint in one line."""
-    hint = error.hint or ""
-    # The hint continues the sentence, so its first letter becomes lower-case, except in names such
-    # as TVM.
-    if hint[1:2].islower():
-        hint = hint[0].lower() + hint[1:]
-    return "; ".join(filter(None, [str(error).rstrip("."), hint.rstrip(".")]))
 
 
 def in_one_line(said: str | Exception) -> str:

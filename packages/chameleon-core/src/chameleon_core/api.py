@@ -10,86 +10,45 @@ from typing import TYPE_CHECKING
 from chameleon_system.api import lazy_exports
 
 if TYPE_CHECKING:
-    from chameleon_core._api.ask_store import Asked
+    from chameleon_core import _words as words
     from chameleon_core._api.design_space import design_space
     from chameleon_core._api.measurements import Measurements, Trial
-    from chameleon_core._api.run import Operator, Run, load_run
+    from chameleon_core._api.run import Run, load_run
     from chameleon_core._api.tune import Minimum, minimize, tune
     from chameleon_core._api.tuner import STOP, Tuner
     from chameleon_core._loop.context import RunContext
-    from chameleon_core._loop.end.comparison import TIE, alternatives, best_of
-    from chameleon_core._loop.end.delivery import guessed, guesses_of
     from chameleon_core._loop.end.result import (
         OperatorResult,
         RunResult,
-        summary_lines,
-        usage_of,
     )
     from chameleon_core._loop.interruption import Interruption, RunInterrupted
-    from chameleon_core._loop.plugin_contract import contract_of
-    from chameleon_core._loop.round.batch import Origin
     from chameleon_core._loop.round.stages import generator
-    from chameleon_core._loop.round.task_run import TaskRecords
     from chameleon_core._loop.round.tuner import TaskTuner
     from chameleon_core._loop.run import run_pipeline
-    from chameleon_core._loop.start.shared_records import shares_records
-    from chameleon_core._loop.start.tasks import (
-        device_of,
-        frontend_of,
-        spaces_of,
-        target_of,
-        tasks_of,
-    )
+    from chameleon_core._loop.start.tasks import TaskSource
     from chameleon_core._network_result import (
-        BucketResult,
-        Footprint,
-        FrontPoint,
-        InferenceResult,
-        KernelTime,
-        LayoutResult,
         NetworkResult,
-        OperatorCoverage,
-        OwnPrecision,
-        RivalTime,
-        Unmeasured,
     )
     from chameleon_core._pipeline.jsonable import to_json
     from chameleon_core._pipeline.load import (
         DocumentReader,
         from_dict,
         load_pipeline,
-        subject_from_dict,
-    )
-    from chameleon_core._pipeline.resolve import (
-        dump_pipeline,
-        merge,
     )
     from chameleon_core._pipeline.schema import ResolvedPipeline
     from chameleon_core._pipeline.yaml import dump_yaml
-    from chameleon_core._plugins.local import add_local_plugins, is_local, local_plugin_paths
+    from chameleon_core._plugins import local as local_plugins
     from chameleon_core._plugins.manager import Registration
     from chameleon_core._plugins.registry import (
         Registry,
-        default_registry,
     )
     from chameleon_core._run_files import RunFile
     from chameleon_core._run_view import (
-        NetworkSummary,
         RunView,
-        TimeSource,
     )
-    from chameleon_core._store.records import RecordStore, StoredTask
+    from chameleon_core._store.records import RecordStore
     from chameleon_core._store.sqlite_file import SQLiteFile
-    from chameleon_core._trust import check_sources, check_tasks
+    from chameleon_core._trust import check_tasks
     from chameleon_core._versions import installed
-    from chameleon_core._words import (
-        counted,
-        did_you_mean,
-        in_one_line,
-        in_seconds,
-        listing,
-        with_article,
-        with_hint,
-    )
 else:
     __all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -13,7 +13,7 @@ from chameleon_system.api import lazy_exports
 if TYPE_CHECKING:
     from chameleon_core import _events as events
     from chameleon_core._arrays import Arrays
-    from chameleon_core._dtypes import AS_IT_COMES, FLOAT32
+    from chameleon_core._dtypes import FLOAT32
     from chameleon_core._errors import (
         ChameleonError,
         ConfigError,
@@ -25,27 +25,22 @@ if TYPE_CHECKING:
         TargetError,
     )
     from chameleon_core._fallbacks import fall_back
-    from chameleon_core._loop.end.comparison import winner
-    from chameleon_core._loop.start.frontend import recalled
     from chameleon_core._measurement import FailureKind, Measurement
     from chameleon_core._pipeline.annotations import form_of, parse_duration
-    from chameleon_core._pipeline.members import create_member
     from chameleon_core._pipeline.nodes import (
         Node,
         PipelineError,
-        Problem,
     )
     from chameleon_core._pipeline.record_locations import records_location
     from chameleon_core._pipeline.schema import StageSpec, Subject
-    from chameleon_core._pipeline.stage_reader import options_for, read_options, stage_of
+    from chameleon_core._pipeline.stage_reader import create_stage, read_options
     from chameleon_core._plugins.check import complaint
     from chameleon_core._plugins.event_hooks import EventHooks
-    from chameleon_core._plugins.factory import load_factory, make, make_stage
+    from chameleon_core._plugins.factory import load_factory
     from chameleon_core._plugins.hookspecs import hookimpl
     from chameleon_core._plugins.kinds import KINDS, Kind
     from chameleon_core._plugins.options import option
     from chameleon_core._plugins.records import (
-        API_VERSION,
         CommandRecord,
         CostModelRecord,
         ExplorerRecord,
@@ -64,37 +59,28 @@ if TYPE_CHECKING:
         TemplateRecord,
         recorder,
     )
-    from chameleon_core._schedulers import Scheduler, SchedulerContext, TaskState
+    from chameleon_core._schedulers import Scheduler
     from chameleon_core._space.design import (
         Configs,
         Constraint,
         DesignSpace,
-        FeatureBlock,
-        Keys,
-        resolved,
     )
-    from chameleon_core._space.fixed import fixed_columns
     from chameleon_core._space.knobs import (
         Choice,
         Factorization,
         Knob,
         Values,
-        divisors,
-        flag,
-        recorded_features,
     )
     from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
     from chameleon_core._stages.disturbance import Disturbance
-    from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
+    from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver
     from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
-    from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
+    from chameleon_core._stages.record_database import RecordDatabase
     from chameleon_core._stages.runner import (
-        Arrival,
         Device,
         MeasureStream,
         OrderedStream,
         Rival,
-        RivalTrace,
         Runner,
     )
     from chameleon_core._stages.search import (
@@ -104,11 +90,9 @@ if TYPE_CHECKING:
         Explorer,
         Observations,
         Sampler,
-        ScoreFunction,
         Scores,
         StageContext,
         Synthesizer,
-        TaskHistory,
         Visited,
     )
     from chameleon_core._task import Task

@@ -10,7 +10,7 @@ from chameleon_core.plugin_api import (
     Observations,
     Scores,
     StageContext,
-    create_member,
+    create_stage,
 )
 from numpy.typing import NDArray
 
@@ -27,7 +27,7 @@ class AlternatingModels(CostModel):
     def __init__(self, options: AlternatingOptions, context: StageContext) -> None:
         generators = context.rng.spawn(len(options.models))
         self._models: list[CostModel] = [
-            create_member("cost_models", member, attrs.evolve(context, rng=rng))
+            create_stage("cost_models", member, attrs.evolve(context, rng=rng))
             for member, rng in zip(options.models, generators, strict=True)
         ]
         self._batch = max(context.batch_size, 1)

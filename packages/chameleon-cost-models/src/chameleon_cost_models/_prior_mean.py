@@ -16,7 +16,7 @@ from chameleon_core.plugin_api import (
     Scores,
     StageContext,
     StageSpec,
-    create_member,
+    create_stage,
 )
 
 _PRIOR_WEIGHT = 4.0
@@ -34,7 +34,7 @@ class PriorMean:
         self._slope, self._offset = 1.0, 0.0
         if priors:
             (rng,) = context.rng.spawn(1)
-            model = create_member("cost_models", priors[0], attrs.evolve(context, rng=rng))
+            model = create_stage("cost_models", priors[0], attrs.evolve(context, rng=rng))
             self._model = model if model.trained else None
 
     @property

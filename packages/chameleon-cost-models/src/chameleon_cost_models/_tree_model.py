@@ -19,10 +19,10 @@ from chameleon_core.api import RecordStore
 from chameleon_core.plugin_api import (
     Configs,
     CostModel,
+    DesignSpace,
     Observations,
     Scores,
     StageContext,
-    recorded_features,
 )
 from numpy.typing import NDArray
 
@@ -242,7 +242,7 @@ class TransferModel:
         # Only for the same task and space do the indices give the right analytical features.
         if (earlier.key, earlier.fingerprint) == (self._own_key, space.fingerprint):
             return features_of(space, np.array(earlier.configs, np.int32))
-        return recorded_features(earlier.choices, space.feature_names)[1]
+        return DesignSpace.recorded_features(earlier.choices, space.feature_names)[1]
 
 
 def _quality(earlier: EarlierTask) -> NDArray[np.float64]:

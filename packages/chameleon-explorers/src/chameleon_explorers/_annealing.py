@@ -9,7 +9,6 @@ from chameleon_core.plugin_api import (
     Configs,
     Explorer,
     Observations,
-    ScoreFunction,
     Scores,
     StageContext,
     Visited,
@@ -49,7 +48,9 @@ class AnnealingExplorer(Explorer):
         self._elites = ranked[: self._options.elites]
         self._leaders = ranked[:_LEADERS]
 
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: Explorer.ScoreFunction | None, visited: Visited, count: int
+    ) -> Candidates:
         if score is None:
             configs = visited.sample(count, self._rng)
             return Candidates(configs=configs, scores=np.zeros(len(configs)))
@@ -58,7 +59,7 @@ class AnnealingExplorer(Explorer):
             return best
         return self._add_neighbours(best, score, visited, count)
 
-    def _walk(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
+    def _walk(self, score: Explorer.ScoreFunction, visited: Visited, count: int) -> Candidates:
         """The configurations with the highest scores, by annealing or from the whole space."""
         options = self._options
         best = BestSet(self._space, visited, count)
@@ -90,7 +91,7 @@ class AnnealingExplorer(Explorer):
         return best.fill(score, self._rng, step)
 
     def _add_neighbours(
-        self, candidates: Candidates, score: ScoreFunction, visited: Visited, count: int
+        self, candidates: Candidates, score: Explorer.ScoreFunction, visited: Visited, count: int
     ) -> Candidates:
         """Put neighbours of the best measured configurations before the walk's candidates.
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from chameleon_core.plugin_api import (
-    Candidates,
-    Configs,
-    DesignSpace,
-    Keys,
-    ScoreFunction,
-    Scores,
-    Visited,
-)
+from chameleon_core.plugin_api import Candidates, Configs, DesignSpace, Explorer, Scores, Visited
 from numpy.typing import NDArray
 
 
@@ -54,7 +48,9 @@ class BestSet:
         self._keys = np.sort(keys[best])
         return True
 
-    def fill(self, score: ScoreFunction, rng: np.random.Generator, steps: int) -> Candidates:
+    def fill(
+        self, score: Explorer.ScoreFunction, rng: np.random.Generator, steps: int
+    ) -> Candidates:
         """The candidates of the set, filled up to the capacity with random ones."""
         if len(self.scores) < self._capacity:
             # Twice as many, because some may be in the set already.
@@ -63,7 +59,7 @@ class BestSet:
                 self.offer(more, score(more))
         return Candidates(configs=self.configs, scores=self.scores, steps=steps)
 
-    def _contains(self, keys: Keys) -> NDArray[np.bool_]:
+    def _contains(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         if not len(self._keys):
             return np.zeros(len(keys), np.bool_)
         rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)

@@ -34,7 +34,7 @@ class DropletExplorer(stages.Explorer):
 
     def explore(
         self,
-        score: stages.ScoreFunction | None,  # noqa: ARG002 - the contract of explorers has it
+        score: stages.Explorer.ScoreFunction | None,  # noqa: ARG002 - the contract of explorers has it
         visited: stages.Visited,
         count: int,
     ) -> stages.Candidates:

@@ -8,7 +8,6 @@ from chameleon_core.plugin_api import (
     Configs,
     Explorer,
     Observations,
-    ScoreFunction,
     Scores,
     StageContext,
     Visited,
@@ -48,7 +47,9 @@ class GeneticExplorer(Explorer):
         rows = np.union1d(elites, last)
         self._parents, self._fitness = observations.configs[rows], throughput[rows]
 
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: Explorer.ScoreFunction | None, visited: Visited, count: int
+    ) -> Candidates:
         if score is not None and self._options.fitness == "model":
             return self._evolve(score, visited, count)
         queue = self._queue[visited.unvisited(self._queue)]
@@ -96,7 +97,7 @@ class GeneticExplorer(Explorer):
         chances: NDArray[np.float64] = positive / total
         return chances
 
-    def _evolve(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
+    def _evolve(self, score: Explorer.ScoreFunction, visited: Visited, count: int) -> Candidates:
         """The best configurations of several generations that the cost model scored."""
         options = self._options
         best = BestSet(self._space, visited, count)

@@ -51,7 +51,7 @@ class LocalExplorer(stages.Explorer):
         self._history = History(self._space, observations)
 
     def explore(
-        self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
+        self, score: stages.Explorer.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
         if not len(self._history.best):
             return in_order(visited.sample(count, self._rng), visited, count)

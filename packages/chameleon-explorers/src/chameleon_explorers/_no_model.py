@@ -10,7 +10,6 @@ from chameleon_core.plugin_api import (
     Explorer,
     NoOptions,
     Observations,
-    ScoreFunction,
     Scores,
     StageContext,
     Visited,
@@ -40,7 +39,9 @@ class RandomExplorer(Explorer):
     def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
         self._rng = context.rng
 
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: Explorer.ScoreFunction | None, visited: Visited, count: int
+    ) -> Candidates:
         configs = visited.sample(count, self._rng)
         if score is None:
             return Candidates(configs=configs, scores=np.zeros(len(configs)))

@@ -6,7 +6,7 @@ import math
 
 import attrs
 from chameleon_core import plugin_api as stages
-from chameleon_core.plugin_api import create_member
+from chameleon_core.plugin_api import create_stage
 
 from chameleon_explorers._options import PortfolioOptions
 
@@ -37,14 +37,14 @@ class PortfolioExplorer(stages.Explorer):
         self._options = options
         generators = context.rng.spawn(len(options.explorers))
         self._arms = [
-            Arm(explorer=create_member("explorers", member, attrs.evolve(context, rng=rng)))
+            Arm(explorer=create_stage("explorers", member, attrs.evolve(context, rng=rng)))
             for member, rng in zip(options.explorers, generators, strict=True)
         ]
         self._chosen: Arm | None = None
         self._best_cost = math.inf
 
     def explore(
-        self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
+        self, score: stages.Explorer.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
         for arm in sorted(self._arms, key=self._upper_confidence_bound, reverse=True):
             candidates = arm.explorer.explore(score, visited, count)

@@ -14,7 +14,7 @@ from chameleon_core.plugin_api import (
     Observations,
     Scores,
     StageContext,
-    create_member,
+    create_stage,
 )
 from numpy.typing import NDArray
 
@@ -41,7 +41,7 @@ class OneShotModel(CostModel):
             f"one-shot/files of {options.model}", lambda: _find_files(options.model, context)
         )
         if not any(self._suits(file, context, last=file == files[-1]) for file in files):
-            self._fallback = create_member("cost_models", options.fallback[0], context)
+            self._fallback = create_stage("cost_models", options.fallback[0], context)
 
     def _suits(self, file: Path, context: StageContext, *, last: bool) -> bool:
         """Load the predictor, and return whether it suits the task; only the last one warns."""

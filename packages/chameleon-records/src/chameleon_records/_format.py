@@ -16,8 +16,7 @@ from chameleon_core.plugin_api import (
     ExitCode,
     FailureKind,
     Measurement,
-    Record,
-    RecordKey,
+    RecordDatabase,
 )
 
 
@@ -32,7 +31,7 @@ VERSION = 1
 
 NAME = "chameleon-records"
 
-Records = dict[RecordKey, list[Record]]
+Records = dict[RecordDatabase.Key, list[RecordDatabase.Record]]
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ _MOST_REPEATS = 100_000
 _DEEPEST = 60
 
 
-def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
+def dump(records: Mapping[RecordDatabase.Key, Sequence[RecordDatabase.Record]]) -> bytes:
     """The content of a file with records, which ``load`` reads."""
     lines: list[Any] = [{"format": NAME, "version": VERSION}]
     for key, of_key in sorted(records.items(), key=lambda pair: pair[0].digest):
@@ -62,7 +61,7 @@ def load(content: bytes, place: str) -> Records:
         )
     check_version(header.get("version"), place)
     loaded: Records = {}
-    records: list[Record] = []
+    records: list[RecordDatabase.Record] = []
     count, ended = 0, False
     for number, line in enumerate(lines, 2):
         if ended or not isinstance(line, dict):
@@ -99,7 +98,7 @@ def check_version(version: object, place: str) -> None:
         )
 
 
-def record_to_json(record: Record) -> dict[str, Any]:
+def record_to_json(record: RecordDatabase.Record) -> dict[str, Any]:
     """A record as JSON values, without empty ones."""
     measured = record.measurement
     values: dict[str, Any] = {
@@ -115,12 +114,12 @@ def record_to_json(record: Record) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 
 
-def normalise(record: Record) -> Record:
+def normalise(record: RecordDatabase.Record) -> RecordDatabase.Record:
     """Convert a record to the form that it has after writing and reading, for the same rank."""
     return record_from_json(json.loads(_text(record_to_json(record))))
 
 
-def record_from_json(value: Mapping[str, Any]) -> Record:
+def record_from_json(value: Mapping[str, Any]) -> RecordDatabase.Record:
     """Read a record from the output of ``record_to_json``."""
     repeats = _typed(value.get("seconds", []), list, "list")
     seconds = tuple(_number(repeat, "a time") for repeat in repeats)
@@ -128,7 +127,7 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
         raise ValueError("times are positive")
     failure = value.get("failure")
     numbers = {name: value[name] for name in Measurement.NUMBERS if value.get(name) is not None}
-    return Record(
+    return RecordDatabase.Record(
         measurement=Measurement(
             config=config_of(value["config"]),
             seconds=seconds,
@@ -142,14 +141,14 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
     )
 
 
-def key_from_json(value: Any) -> RecordKey:
-    """Read a key from the output of ``RecordKey.to_json``."""
+def key_from_json(value: Any) -> RecordDatabase.Key:
+    """Read a key from the output of ``Key.to_json``."""
     fields = _mapping(value)
     names = ("operator", "target", "space", "fingerprint")
     texts = {name: _typed(fields[name], str, "text") for name in names}
     arguments, conditions = _mapping(fields["arguments"]), _mapping(fields["conditions"])
     json.dumps([arguments, conditions], allow_nan=False)
-    return RecordKey(**texts, arguments=arguments, conditions=conditions)
+    return RecordDatabase.Key(**texts, arguments=arguments, conditions=conditions)
 
 
 def config_of(value: Any) -> tuple[int, ...]:
@@ -231,12 +230,14 @@ Config = tuple[int, ...]
 class Table:
     """Records in memory, by key and configuration; of each configuration, the lowest rank stays."""
 
-    def __init__(self, tables: Iterable[Mapping[RecordKey, Sequence[Record]]] = ()) -> None:
-        self._records: dict[RecordKey, dict[Config, Record]] = {}
+    def __init__(
+        self, tables: Iterable[Mapping[RecordDatabase.Key, Sequence[RecordDatabase.Record]]] = ()
+    ) -> None:
+        self._records: dict[RecordDatabase.Key, dict[Config, RecordDatabase.Record]] = {}
         for records in tables:
             self.merge(records)
 
-    def merge(self, added: Mapping[RecordKey, Sequence[Record]]) -> Records:
+    def merge(self, added: Mapping[RecordDatabase.Key, Sequence[RecordDatabase.Record]]) -> Records:
         """Add records, and return those that changed the table."""
         changed: Records = {}
         for key, records in added.items():
@@ -248,13 +249,13 @@ class Table:
                     changed.setdefault(key, []).append(record)
         return changed
 
-    def keys(self, like: RecordKey | None = None) -> list[RecordKey]:
+    def keys(self, like: RecordDatabase.Key | None = None) -> list[RecordDatabase.Key]:
         """The keys that have records, of the same family as ``like``, sorted by digest."""
         keys = (key for key, records in self._records.items() if records)
         alike = (key for key in keys if like is None or key.family == like.family)
         return sorted(alike, key=lambda key: key.digest)
 
-    def records(self, key: RecordKey) -> list[Record]:
+    def records(self, key: RecordDatabase.Key) -> list[RecordDatabase.Record]:
         """The records of a key, sorted by configuration."""
         return [record for _, record in sorted(self._records.get(key, {}).items())]
 

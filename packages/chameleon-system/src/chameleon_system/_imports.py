@@ -7,9 +7,8 @@ import gc
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 
@@ -26,24 +25,6 @@ def block_import(module: str) -> Iterator[None]:
     finally:
         if absent and sys.modules.get(module) is None:
             sys.modules.pop(module, None)
-
-
-def import_without(library: str, *modules: str) -> ModuleType:
-    """Import a library while imports of some other modules fail.
-
-    If the library is imported already, it stays as it is. Otherwise a later import statement
-    imports it anew, with all modules.
-    """
-    if library in sys.modules:
-        return importlib.import_module(library)  # waits if another thread is importing it
-    with ExitStack() as absent:
-        absent.enter_context(pause_garbage_collection())
-        for module in modules:
-            absent.enter_context(block_import(module))
-        imported = importlib.import_module(library)
-    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
-        del sys.modules[name]
-    return imported
 
 
 @contextmanager

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         write_cached,
         write_cached_bytes,
     )
-    from chameleon_system._disturbance import CoreMeter, count_involuntary_switches
     from chameleon_system._files import (
         open_atomic,
         replace_folder,
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     )
     from chameleon_system._imports import (
         block_import,
-        import_without,
         lazy_exports,
         pause_garbage_collection,
     )

@@ -21,7 +21,6 @@ from chameleon_core.plugin_api import (
     StageContext,
     Task,
     Values,
-    flag,
 )
 from numpy.typing import NDArray
 
@@ -74,7 +73,7 @@ def tiled_space() -> DesignSpace:
             Choice(name="algorithm", options=("direct", "winograd")),
             Choice(name="tile", options=(2, 4, 6), when=("algorithm", (1,))),
             Choice(name="unroll", options=(0, 16, 64, 512)),
-            flag("vectorize"),
+            Choice(name="vectorize", options=(False, True)),
         ],
         constraints=[
             Constraint(

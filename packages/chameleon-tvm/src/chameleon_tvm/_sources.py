@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from chameleon_core.api import with_article
+from chameleon_core.api import words
 from chameleon_core.plugin_api import ConfigError
 
 
@@ -48,7 +48,7 @@ def named_function(source: str, context: str, hint: str) -> Callable[..., Any]:
     """
     function: Callable[..., Any] | None = named_object(source, context)
     if not callable(function):
-        kind = with_article(type(function).__name__)
+        kind = words.with_article(type(function).__name__)
         raise ConfigError(f"{context}: {source} is {kind} and no function", hint=hint)
     return function
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from chameleon_core.api import listing
+from chameleon_core.api import words
 from chameleon_core.plugin_api import ChameleonError
 
 from chameleon_tvm._types import FLOAT32, display_name
@@ -88,4 +88,4 @@ def types_in_words(kinds: Collection[str]) -> str:
     """
     chosen = chosen_types(kinds)
     rest = f", the rest {FLOAT32}" if FLOAT32 in kinds and FLOAT32 not in chosen else ""
-    return listing(chosen).replace(" or ", " and ") + rest
+    return words.listing(chosen).replace(" or ", " and ") + rest

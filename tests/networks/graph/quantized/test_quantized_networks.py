@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Winner
+from chameleon_core._stages import Delivery
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import with_fastest_specs
@@ -221,7 +221,7 @@ def test_kernels_that_were_tuned_for_all_weights_still_serve():
     assert own.key != wide.key
 
     def kernels(*tasks):
-        winners = {task.key: Winner(task=task, config=(0,)) for task in tasks}
+        winners = {task.key: Delivery.Winner(task=task, config=(0,)) for task in tasks}
         return Kernels(winners, None, target)
 
     for known, chosen in (((own, wide), own), ((wide,), wide), ((own,), own)):

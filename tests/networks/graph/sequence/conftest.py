@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from chameleon_core._loop.end.delivery import guesses_of
 from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Winner
+from chameleon_core._stages import Delivery
 from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import CompiledNetwork, compile_network
@@ -64,7 +64,7 @@ def deliverer(base):
                 configs = space.design_space(task)
                 [config, *_] = guesses_of(configs) if guesses else configs.sample(1, rng)
                 indices = tuple(int(index) for index in config)
-                winners[task.key] = Winner(task=task, config=indices, seconds=1e-3)
+                winners[task.key] = Delivery.Winner(task=task, config=indices, seconds=1e-3)
         kernels = Kernels(winners, space, TARGET)
         result = compile_network(module, fusions, kernels, TARGET)
         folder = base / f"network{len(list(base.iterdir()))}"

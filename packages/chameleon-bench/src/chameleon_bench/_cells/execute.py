@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core.api import Interruption, Registry, default_registry
+from chameleon_core.api import Interruption, Registry
 from chameleon_core.plugin_api import RunFolderError
 from chameleon_system.api import (
     ChildEndedError,
@@ -34,7 +34,7 @@ from chameleon_bench._suites.suite import CELLS, Cell, Suite
 Ended = Callable[[Cell, str | None], None]
 """Called with each cell that ends and the reason of its failure, or None."""
 
-INSTALLED = "chameleon_core.api:default_registry"
+INSTALLED = "chameleon_core.api:Registry.default"
 """The function from which a worker gets its plugins, as ``"module:function"``."""
 
 _MODULE = "chameleon_bench._cells.worker"
@@ -176,7 +176,7 @@ class Execution:
         if replayed:
             with Workers(self.workers, self.worker_registry) as workers:
                 workers.run(replayed, self.interruption, self.ended)
-        registry = self.registry or default_registry()
+        registry = self.registry or Registry.default()
         for cell in cells:
             if cell.measures_hardware:
                 self.interruption.check()

@@ -20,22 +20,20 @@ from chameleon_core.api import (
     RunFile,
     RunInterrupted,
     RunView,
+    TaskSource,
     from_dict,
     run_pipeline,
-    target_of,
-    tasks_of,
 )
 from chameleon_core.plugin_api import (
     ChameleonError,
     Measurement,
     Rival,
-    RivalTrace,
     RunFolderError,
     Task,
+    create_stage,
     events,
     hookimpl,
     load_factory,
-    stage_of,
 )
 from chameleon_system.api import Message, unused_path, write_atomic
 
@@ -121,7 +119,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     try:
         pipeline = from_dict(cell.document, registry=registry)
         if cell.rival is not None:
-            result = _compete(cell, pipeline, registry)
+            result = _compete(cell, cell.rival, pipeline, registry)
         else:
             result = _tune(cell, pipeline, interruption)
     except RunInterrupted:
@@ -190,10 +188,12 @@ def begin(cell: Cell) -> None:
     write_atomic(file, now)
 
 
-def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:
-    spec = stage_of("rivals", cell.rival, registry=registry)
-    rival: Rival = spec.create()
-    tasks = tasks_of(pipeline, target_of(pipeline))
+def _compete(
+    cell: Cell, chosen: Mapping[str, Any], pipeline: ResolvedPipeline, registry: Registry
+) -> CellResult:
+    rival: Rival = create_stage("rivals", chosen, registry=registry)
+    source = TaskSource(pipeline)
+    tasks = source.tasks(source.target())
     traces = [
         rival.tune(
             task,
@@ -207,13 +207,13 @@ def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> Cell
         identity=cell.identity,
         trajectories=tuple(map(_rival_trajectory, tasks, traces)),
         environment={
-            "rival": spec.name,
+            "rival": chosen["name"],
             **{t.name: dict(r.details) for t, r in zip(tasks, traces, strict=True)},
         },
     )
 
 
-def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
+def _rival_trajectory(task: Task, trace: Rival.Trace) -> Trajectory:
     # Another tuner does not say how its seconds divide, so all of them count as seconds of the run.
     rounds = np.zeros((len(trace.at_seconds), len(ROUND_FIELDS)))
     rounds[:, 0] = trace.measurements

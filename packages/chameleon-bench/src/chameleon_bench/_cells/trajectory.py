@@ -32,7 +32,8 @@ class Trajectory:
             NaN if the round used no trained cost model.
         best_known: The lowest cost of any configuration in seconds, or None if unknown.
         final_seconds: The winner's time in the final comparison, or None.
-        origins: The number of configurations from each ``Origin``; empty if not recorded.
+        origins: The number of configurations from each ``Measurement.Origin``; empty if not
+            recorded.
     """
 
     operator: str

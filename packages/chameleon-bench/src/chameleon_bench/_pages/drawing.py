@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import in_seconds
+from chameleon_core.api import words
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -337,7 +337,7 @@ def _powers(low: float, high: float) -> list[float]:
 
 def _word(value: float, layout: Mapping[str, Any]) -> str:
     if "ticksuffix" in layout:
-        return in_seconds(value, ".3g") if value else "0"
+        return words.in_seconds(value, ".3g") if value else "0"
     return f"{value:.0%}" if layout.get("tickformat", "").endswith("%") else f"{value:,.6g}"
 
 

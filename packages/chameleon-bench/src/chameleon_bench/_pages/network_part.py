@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_cli.api import FRONT_HEADER, front_rows, network_remarks, rival_rows
-from chameleon_core.api import BucketResult, KernelTime, NetworkResult, RivalTime, in_seconds
+from chameleon_cli.api import front_table, network_remarks
+from chameleon_core.api import NetworkResult, words
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import RunRecord
@@ -41,9 +41,8 @@ def _front(network: NetworkResult) -> Table:
     """The precisions that could be chosen, with the error and the time of each."""
     whole = max(point.seconds for point in network.front)
     bars = [bar({"operators": point.seconds}, whole) for point in network.front]
-    which = ("bucket",) if network.buckets else ()
-    table = Table(header=(*which, *FRONT_HEADER), rows=front_rows(network, in_seconds))
-    return table.with_bars("seconds", bars)
+    header, rows = front_table(network, words.in_seconds)
+    return Table(header=header, rows=rows).with_bars("seconds", bars)
 
 
 def _buckets(network: NetworkResult) -> Table:
@@ -53,7 +52,7 @@ def _buckets(network: NetworkResult) -> Table:
         network.buckets,
         ("bucket", lambda bucket: bucket.name),
         ("shapes", _shapes),
-        ("median", lambda bucket: in_seconds(bucket.latency_seconds)),
+        ("median", lambda bucket: words.in_seconds(bucket.latency_seconds)),
         ("best rival", _rival),
         ("ratio", lambda bucket: "-" if bucket.ratio is None else f"{bucket.ratio:.2f}"),
         ("error", lambda bucket: f"{bucket.max_relative_error:.1e}"),
@@ -62,13 +61,13 @@ def _buckets(network: NetworkResult) -> Table:
     )
 
 
-def _shapes(bucket: BucketResult) -> str:
+def _shapes(bucket: NetworkResult.Bucket) -> str:
     return ", ".join(f"{name} {list(shape)}" for name, shape in bucket.shapes.items())
 
 
-def _rival(bucket: BucketResult) -> str:
+def _rival(bucket: NetworkResult.Bucket) -> str:
     rival = bucket.fastest_rival
-    return "-" if rival is None else f"{rival[0]} {in_seconds(rival[1])}"
+    return "-" if rival is None else f"{rival[0]} {words.in_seconds(rival[1])}"
 
 
 def _against(network: NetworkResult, ours: float) -> Table:
@@ -83,7 +82,7 @@ def _against(network: NetworkResult, ours: float) -> Table:
     table = Table.of(
         times,
         ("one inference", lambda pair: pair[0]),
-        ("median", lambda pair: in_seconds(pair[1])),
+        ("median", lambda pair: words.in_seconds(pair[1])),
         ("times ours", lambda pair: f"{pair[1] / ours:.2f}"),
     )
     return table.with_bars(
@@ -95,15 +94,17 @@ def _against(network: NetworkResult, ours: float) -> Table:
 def _with_precisions(network: NetworkResult, ours: float) -> Table:
     """The table of rivals if they ran in several precisions; each row names its precision."""
     error, precision = network.max_relative_error, network.precision
-    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
-    rows = [(_OURS, first), *rival_rows(network)]
+    first = NetworkResult.Rival(
+        asked="", precision=precision, seconds=ours, max_relative_error=error
+    )
+    rows = [(_OURS, first), *network.rival_rows]
     whole = max(rival.seconds for _, rival in rows)
     table = Table.of(
         rows,
         ("one inference", lambda row: row[0]),
         ("precision", lambda row: row[1].precision),
         ("compared in", lambda row: _likeness(row[1], network)),
-        ("median", lambda row: in_seconds(row[1].seconds)),
+        ("median", lambda row: words.in_seconds(row[1].seconds)),
         ("times ours", lambda row: f"{row[1].seconds / ours:.2f}"),
         ("error", lambda row: _error(row[1].max_relative_error)),
     )
@@ -114,7 +115,7 @@ def _error(error: float | None) -> str:
     return "-" if error is None else f"{error:.1e}"
 
 
-def _likeness(rival: RivalTime, network: NetworkResult) -> str:
+def _likeness(rival: NetworkResult.Rival, network: NetworkResult) -> str:
     """Whether a rival has the network's precision; empty for the network itself."""
     if not rival.asked:
         return ""
@@ -136,7 +137,7 @@ def _kernels(record: RunRecord, total: float) -> Table:
                 kernel.name,
                 _state(kernel, unmeasured),
                 str(calls),
-                in_seconds(seconds),
+                words.in_seconds(seconds),
                 f"{seconds / total:.1%}",
                 "-" if task is None else f"{task.task.flop * calls / seconds / 1e9:.0f}",
                 "-" if task is None else _times(task.best_seconds, calls),
@@ -148,11 +149,11 @@ def _kernels(record: RunRecord, total: float) -> Table:
     return Table(header=header, rows=rows).with_bars("share", bars)
 
 
-def _state(kernel: KernelTime, unmeasured: Mapping[str, str]) -> str:
+def _state(kernel: NetworkResult.Kernel, unmeasured: Mapping[str, str]) -> str:
     if kernel.name in unmeasured:
         return f"{unmeasured[kernel.name]}, not measured"
     return "tuned" if kernel.tuned else "not tuned"
 
 
 def _times(seconds: float | None, calls: int) -> str:
-    return "-" if seconds is None else in_seconds(seconds * calls)
+    return "-" if seconds is None else words.in_seconds(seconds * calls)

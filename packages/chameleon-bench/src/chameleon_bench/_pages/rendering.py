@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import attrs
-from chameleon_core.api import in_seconds
+from chameleon_core.api import words
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -118,6 +118,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["drawing"] = drawing
-    environment.filters["seconds"] = in_seconds
+    environment.filters["seconds"] = words.in_seconds
     environment.filters["json"] = functools.partial(json.dumps, default=dict)
     return environment

@@ -10,11 +10,8 @@ from typing import Any
 
 import attrs
 from chameleon_cli.api import failures
-from chameleon_core.api import (
-    Origin,
-    RunFile,
-    in_seconds,
-)
+from chameleon_core.api import RunFile, words
+from chameleon_core.plugin_api import Measurement
 from chameleon_system.api import write_atomic
 
 from chameleon_bench._pages import search_tables
@@ -77,10 +74,10 @@ def _operators(record: RunRecord) -> Table:
         record.tasks,
         ("operator", lambda task: task.operator.name),
         ("occurs", lambda task: str(task.task.weight)),
-        ("first", lambda task: in_seconds(task.first_seconds)),
-        ("tuned", lambda task: in_seconds(task.best_seconds)),
-        ("untuned", lambda task: in_seconds(task.operator.untuned_seconds)),
-        ("vendor", lambda task: in_seconds(task.operator.vendor_seconds)),
+        ("first", lambda task: words.in_seconds(task.first_seconds)),
+        ("tuned", lambda task: words.in_seconds(task.best_seconds)),
+        ("untuned", lambda task: words.in_seconds(task.operator.untuned_seconds)),
+        ("vendor", lambda task: words.in_seconds(task.operator.vendor_seconds)),
         ("ratio", lambda task: number(task.operator.ratio, ".3f")),
         ("GFLOP/s", speed),
         ("error", lambda task: number(task.operator.max_relative_error, ".1e")),
@@ -110,10 +107,13 @@ def _origins(record: RunRecord) -> Table | None:
     if not any(task.operator.origins for task in record.tasks):
         return None
     rows = [
-        (task.task.name, *(str(task.operator.origins.get(origin, 0)) for origin in Origin))
+        (
+            task.task.name,
+            *(str(task.operator.origins.get(origin, 0)) for origin in Measurement.Origin),
+        )
         for task in record.tasks
     ]
-    return Table(header=("operator", *Origin), rows=rows)
+    return Table(header=("operator", *Measurement.Origin), rows=rows)
 
 
 def _spending(record: RunRecord) -> Table:
@@ -209,11 +209,11 @@ def facts_of(record: RunRecord) -> list[Fact]:
     network = record.network
     if network.latency_seconds is not None:
         name = "one inference in each bucket" if network.buckets else "one inference"
-        facts.append(Fact(name=name, value=in_seconds(network.latency_seconds)))
+        facts.append(Fact(name=name, value=words.in_seconds(network.latency_seconds)))
     elif len(record.tasks) == 1 and (best := record.tasks[0].best_seconds) is not None:
         flop = record.tasks[0].task.flop
         speed = f"{flop / best / 1e9:.4g} GFLOP/s" if flop else ""
-        facts.append(Fact(name="fastest", value=in_seconds(best), note=speed))
+        facts.append(Fact(name="fastest", value=words.in_seconds(best), note=speed))
     measured = sum(len(task.measured.seconds) for task in record.tasks)
     failed = sum(int((~task.measured.ok).sum()) for task in record.tasks)
     share = f"{failed} failed" if failed else "none failed"
@@ -228,18 +228,18 @@ def facts_of(record: RunRecord) -> list[Fact]:
 def _of_network(record: RunRecord, latency: float) -> list[str]:
     network = record.network
     several = " in each bucket" if network.buckets else ""
-    sentence = f"One inference{several} takes {in_seconds(latency)}"
+    sentence = f"One inference{several} takes {words.in_seconds(latency)}"
     rival = network.fastest_rival
     if rival is not None:
         name, seconds = rival
         fastest = f"the fastest alternative here{network.among}"
-        sentence += f"; {name}, {fastest}, takes {in_seconds(seconds)}"
+        sentence += f"; {name}, {fastest}, takes {words.in_seconds(seconds)}"
         sentence += f", {_ratio(seconds / latency)} times as long"
     sentences = [f"{sentence}."]
     if network.untuned_seconds:
         times = network.untuned_seconds / latency
         sentences.append(
-            f"Compiled by TVM without tuning it takes {in_seconds(network.untuned_seconds)}, "
+            f"Compiled by TVM without tuning it takes {words.in_seconds(network.untuned_seconds)}, "
             f"{_ratio(times)} times as long."
         )
     return [*sentences, *network.default_sentences]
@@ -248,19 +248,21 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
 def _of_kernels(record: RunRecord) -> list[str]:
     """A sentence with the sum of kernel times, for a network that was not timed as a whole."""
     total = math.fsum(kernel.seconds for kernel in record.network.kernels)
-    return [f"The delivered network's kernels take {in_seconds(total)} in all."] if total else []
+    return (
+        [f"The delivered network's kernels take {words.in_seconds(total)} in all."] if total else []
+    )
 
 
 def _of_operator(task: TaskRecord) -> str:
     best = task.best_seconds
-    sentence = f"The fastest kernel found for {task.task.name} takes {in_seconds(best)}"
+    sentence = f"The fastest kernel found for {task.task.name} takes {words.in_seconds(best)}"
     others = {
         "the vendor's": task.operator.vendor_seconds,
         "the untuned one": task.operator.untuned_seconds,
         "the first guess": task.first_seconds,
     }
     compared = [
-        f"{name} {in_seconds(seconds)} ({_ratio(seconds / best)} times as long)"
+        f"{name} {words.in_seconds(seconds)} ({_ratio(seconds / best)} times as long)"
         for name, seconds in others.items()
         if seconds and best
     ]

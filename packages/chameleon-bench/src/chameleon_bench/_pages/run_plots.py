@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import KernelTime, in_seconds
+from chameleon_core.api import NetworkResult, words
 
 from chameleon_bench._pages.plots import (
     DOWNWARDS,
@@ -101,7 +101,11 @@ def _before_and_after(record: RunRecord) -> Plot | None:
         )
         for index, contender in enumerate(contenders)
     ]
-    note = f" Bars that end with an arrow are longer than {in_seconds(cut, '.3g')}." if cut else ""
+    note = (
+        f" Bars that end with an arrow are longer than {words.in_seconds(cut, '.3g')}."
+        if cut
+        else ""
+    )
     return Plot(
         key="before_and_after",
         title="Each operator before and after",
@@ -133,7 +137,7 @@ def _bars(record: RunRecord) -> list[_Bar]:
     in_place = {kernel.name: kernel for kernel in record.network.kernels}
     tasks = {task.task.name: task for task in record.tasks if not task.task.alternative_of}
     replaced = {task.task.name: task.task.alternative_of for task in record.tasks}
-    kernels: dict[str, list[KernelTime]] = {name: [] for name in tasks}
+    kernels: dict[str, list[NetworkResult.Kernel]] = {name: [] for name in tasks}
     for name, kernel in in_place.items():
         # Kernels that compute an operator in another dtype belong to the operator's row.
         kernels.setdefault(replaced.get(name) or name, []).append(kernel)
@@ -191,7 +195,8 @@ def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
         "delivered as": [bar.delivered for bar in bars],
         "drawn": [min(bar.seconds, end) for bar in bars],
         "label": [
-            in_seconds(bar.seconds, ".3g") + (" →" if bar.seconds > end else "") for bar in bars
+            words.in_seconds(bar.seconds, ".3g") + (" →" if bar.seconds > end else "")
+            for bar in bars
         ],
     }
     return table, cut

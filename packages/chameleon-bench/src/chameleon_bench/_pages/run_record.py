@@ -10,16 +10,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import (
-    NetworkResult,
-    OperatorResult,
-    Origin,
-    RecordStore,
-    RunFile,
-    RunView,
-    StoredTask,
-)
-from chameleon_core.plugin_api import Disturbance, Task
+from chameleon_core.api import NetworkResult, OperatorResult, RecordStore, RunFile, RunView
+from chameleon_core.plugin_api import Disturbance, Measurement, Task
 from numpy.typing import NDArray
 
 _KINDS = ("RunStarted", "BatchMeasured", "TaskFinished")
@@ -191,7 +183,9 @@ class Measured:
         }
 
 
-def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float]) -> Measured:
+def measured_of(
+    store: RecordStore, stored: RecordStore.TaskRow, starts: Sequence[float]
+) -> Measured:
     """Read the measurements of a task.
 
     ``starts`` is the start time of each of the run's processes, rising, in seconds since 1970. With
@@ -200,7 +194,7 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
     rows = store.measurements(stored.id)
     seconds = np.array([row.cost for row in rows], np.float64)
     extent = [max(row.seconds) - min(row.seconds) if row.ok else np.nan for row in rows]
-    order = [*(origin.value for origin in Origin), UNKNOWN]
+    order = [*(origin.value for origin in Measurement.Origin), UNKNOWN]
     knobs = len(rows[0].config) if rows else 0
     return Measured(
         configs=np.array([row.config for row in rows], np.int64).reshape(len(rows), knobs),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import in_seconds
+from chameleon_core.api import words
 from numpy.typing import NDArray
 
 from chameleon_bench._pages.plots import (
@@ -240,7 +240,7 @@ _PLACES = frozenset({"component 1", "component 2"})
 
 def _groups(measured: Measured, slow: float) -> Categories:
     """The group of each measurement: its origin, or "slow", or "failed"."""
-    labels = [*measured.origins.labels, f"over {in_seconds(slow, '.3g')}", _FAILED]
+    labels = [*measured.origins.labels, f"over {words.in_seconds(slow, '.3g')}", _FAILED]
     codes = np.where(measured.seconds > slow, len(labels) - 2, measured.origins.codes)
     return Categories(labels=labels, codes=np.where(measured.ok, codes, len(labels) - 1))
 
@@ -314,7 +314,7 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": f"{name} {in_seconds(seconds)}{beyond}",
+                "name": f"{name} {words.in_seconds(seconds)}{beyond}",
                 "x": [1, max(count, 2)],
                 # A line that is out of sight has its time in the legend.
                 "y": [None if beyond else seconds] * 2,

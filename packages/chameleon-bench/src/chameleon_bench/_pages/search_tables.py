@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core.api import RunFile, in_seconds
+from chameleon_core.api import RunFile, words
 from chameleon_core.plugin_api import Task
 
 from chameleon_bench._pages.rendering import Table, bar
@@ -42,7 +42,7 @@ def comparison(task: TaskRecord) -> Table | None:
     table = Table.of(
         timed,
         ("compared, in turns", lambda variant: variant[1]),
-        ("median", lambda variant: in_seconds(variant[0])),
+        ("median", lambda variant: words.in_seconds(variant[0])),
         ("times tuned", lambda variant: f"{variant[0] / ours:.2f}" if ours else "-"),
     )
     bars = (bar({v.name: value}, whole, first=not v.tuned) for value, _, v in timed)
@@ -55,18 +55,18 @@ def ten_best(measured: Measured) -> Table | None:
     if not rows:
         return None
     best = measured.seconds[rows[0]]
-    words = measured.origins.words
+    origins = measured.origins.words
     # Knobs with one value in all rows, and knobs that never apply, are listed elsewhere.
     differing = [
         name for name, knob in measured.knobs.items() if len(set(knob.codes[rows].tolist())) > 1
     ]
     columns = [
         (
-            in_seconds(measured.seconds[row]),
+            words.in_seconds(measured.seconds[row]),
             f"{measured.seconds[row] / best:.3f}",
             f"{measured.spread[row]:.1%}",
             str(row + 1),
-            words[row],
+            origins[row],
             *(measured.values_of(row).get(name, "-") for name in differing),
         )
         for row in rows

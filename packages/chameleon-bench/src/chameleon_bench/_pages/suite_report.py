@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import Origin, in_seconds, installed
+from chameleon_core.api import installed, words
+from chameleon_core.plugin_api import Measurement
 from chameleon_system.api import processor_name, write_atomic
 
 from chameleon_bench._cells.running import CellResult
@@ -142,7 +143,7 @@ def _cell_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
                     needed = reached(run, group.best_known * 100 / level)
                     row[f"measurements_to_{level}"], row[f"seconds_to_{level}"] = needed
                 if run.origins:
-                    row |= {f"from_{name}": run.origins.get(name, 0) for name in Origin}
+                    row |= {f"from_{name}": run.origins.get(name, 0) for name in Measurement.Origin}
                 row |= {f"{name}_seconds": value for name, value in seconds(run).items()}
             rows.append(row)
     return rows
@@ -216,8 +217,8 @@ def _task(report: Row, name: str, plots: Sequence[Plot]) -> dict[str, Any]:
             _PIPELINE,
             *((str(count), _estimate(_share, "quality_at", str(count))) for count in budgets(rows)),
             ("end", _estimate(_share, "final_quality")),
-            ("best", _estimate(in_seconds, "best_seconds")),
-            ("re-measured", _estimate(in_seconds, "remeasured_seconds")),
+            ("best", _estimate(words.in_seconds, "best_seconds")),
+            ("re-measured", _estimate(words.in_seconds, "remeasured_seconds")),
             ("measured", _estimate(_count, "measurements")),
         ),
         "spending": Table.of(

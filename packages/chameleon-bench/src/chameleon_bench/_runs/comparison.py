@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import NetworkSummary, RunView
+from chameleon_core.api import RunView
 from chameleon_core.plugin_api import ChameleonError, ConfigError, ExitCode, Task
 from numpy.typing import NDArray
 
@@ -76,7 +76,7 @@ class ComparedRun:
     name: str
     state: str
     operators: Mapping[str, ComparedOperator]
-    network: NetworkSummary | None
+    network: RunView.Network | None
     measurements: int
     seconds: float
     document: Mapping[str, Any]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core.api import Origin
+from chameleon_core.plugin_api import Measurement
 
 from chameleon_bench._cells.trajectory import ROUND_FIELDS, Floats, Trajectory
 
@@ -53,7 +53,7 @@ def invalid_share(trajectory: Trajectory) -> float:
 def fallback_share(trajectory: Trajectory) -> float:
     """The share of a search's configurations that were random replacements of unusable ones."""
     known = sum(trajectory.origins.values())
-    return trajectory.origins.get(Origin.FALLBACK, 0) / known if known else math.nan
+    return trajectory.origins.get(Measurement.Origin.FALLBACK, 0) / known if known else math.nan
 
 
 def seconds(trajectory: Trajectory) -> dict[str, float]:

@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import (
-    DocumentReader,
-    Registry,
-    ResolvedPipeline,
-    default_registry,
-    is_local,
-    listing,
-)
+from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, local_plugins, words
 from chameleon_core.plugin_api import CommandRecord, Node, PipelineError, PresetRecord, load_factory
 
 from chameleon_bench._suites.suite import Pairing, Suite
@@ -148,7 +141,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 @functools.cache
 def version_of(distribution: str, packages: Collection[str]) -> str:
     """The version of a distribution, with a digest of its sources if it is editable."""
-    if is_local(distribution):
+    if local_plugins.is_local(distribution):
         return f"given, sources {_digest(packages)}"
     try:
         installed = metadata.distribution(distribution)
@@ -273,7 +266,9 @@ def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
     node = reader.root.get("tasks")
     if node is None or not node.is_sequence or not node.value:
         mark = (node or reader.root).mark
-        reader.say(mark, f"a suite needs 'tasks', a list whose entries are {listing(SOURCES)}")
+        reader.say(
+            mark, f"a suite needs 'tasks', a list whose entries are {words.listing(SOURCES)}"
+        )
         return []
     entries: dict[str, SuiteEntry] = {}
     for task in node.value:
@@ -289,11 +284,11 @@ def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
 def _task(node: Node, reader: DocumentReader, data: Node | None) -> SuiteEntry:
     sources = [key for key in SOURCES if node.get(key) is not None]
     if len(sources) != 1:
-        wanted = listing([repr(key) for key in SOURCES])
+        wanted = words.listing([repr(key) for key in SOURCES])
         there = " and ".join(sources) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {there}"
         raise PipelineError.at(node.mark, message)
-    keys = default_registry().pipeline_keys
+    keys = Registry.default().pipeline_keys
     allowed = ["name", *SOURCES, *(key for key in keys if key not in _OURS)]
     reader.expect_keys(node, allowed)
     source = node.value[sources[0]].node

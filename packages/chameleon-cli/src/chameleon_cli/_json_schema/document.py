@@ -13,13 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
-from chameleon_core.api import (
-    Registration,
-    Registry,
-    ResolvedPipeline,
-    default_registry,
-    with_article,
-)
+from chameleon_core.api import Registration, Registry, ResolvedPipeline, words
 from chameleon_core.plugin_api import PluginError
 
 from chameleon_cli._json_schema.types import NOTHING, Schema, TypeSchemas
@@ -41,7 +35,7 @@ def pipeline_schema(registry: Registry | None = None) -> Schema:
         registry: the registry of plugins whose stages and options the schema describes; if None,
             the registry of installed plugins.
     """
-    return _Document(registry if registry is not None else default_registry()).schema()
+    return _Document(registry if registry is not None else Registry.default()).schema()
 
 
 class _Document:
@@ -237,7 +231,7 @@ class StageSchemas:
             alone: whether only a name is allowed, without options. Options with ``names`` in their
                 metadata are such a case.
         """
-        noun = with_article(self._registry.kinds[kind].noun)
+        noun = words.with_article(self._registry.kinds[kind].noun)
         names = {
             "description": f"{noun} by name",
             "anyOf": [self.named(entry) for entry in self._registry.entries(kind)] or [NOTHING],

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from chameleon_core._api.measurements import ASKED, other_quantities, rounds
 from chameleon_core._errors import RunFolderError
 from chameleon_core._loop.round.batch import Batch, Config
@@ -18,41 +16,7 @@ from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.nodes import expanded
 from chameleon_core._pipeline.schema import SearchChoice
 from chameleon_core._run_folder import RunFolder
-from chameleon_core._space import DesignSpace
 from chameleon_core._store import RecordStore
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Asked(Sequence[Mapping[str, Any]]):
-    """The configurations of one batch, as ``Tuner.ask`` returns them.
-
-    The batch is a sequence of mappings from knob name to value.
-
-    Attributes:
-        configurations: the mappings of the sequence, as a tuple.
-        configs: the knob indices of each configuration, a tuple of one integer per knob.
-        origins: the stage that proposed each configuration, an ``Origin``.
-    """
-
-    configurations: tuple[Mapping[str, Any], ...]
-    configs: tuple[Config, ...]
-    origins: tuple[str, ...]
-
-    @classmethod
-    def of(cls, batch: Batch, space: DesignSpace) -> Asked:
-        """Decode the configurations of a batch that have no measurement yet."""
-        return cls(
-            configurations=tuple(space.decode(config) for config in batch.missing),
-            configs=batch.missing,
-            origins=tuple(str(batch.origins[config]) for config in batch.missing),
-        )
-
-    def __len__(self) -> int:
-        return len(self.configurations)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.configurations[index]
-
 
 _SEARCH = "ask_and_tell"
 """Key under which a store keeps the stages and options of its search."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chameleon_core._errors import ConfigError
 from chameleon_core._space import Choice, Constraint, DesignSpace, Knob
-from chameleon_core._space.fixed import config_of, fixed_columns, fixed_space
+from chameleon_core._space.fixed import config_of, fixed_space
 from chameleon_core._space.knobs import Scalar, Values
 from chameleon_core._words import did_you_mean
 
@@ -100,7 +100,7 @@ def design_space(
         whole = _made(members, constraints=conditions, variant=whole.variant, first_guesses=rows)
     if conditions and whole.all_legal is None and not len(whole.first_guesses):
         _must_be_found(whole)
-    return fixed_space(whole, fixed_columns(whole, fix or {}))
+    return fixed_space(whole, whole.columns(fix or {}))
 
 
 def _declared(knobs: Any, more: Mapping[str, Any]) -> dict[str, Any]:

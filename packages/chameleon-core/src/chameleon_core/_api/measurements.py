@@ -29,8 +29,8 @@ class Trial:
         seconds: the median of the repeats in seconds, or None if the configuration failed.
         failure: the kind of failure, or None if the configuration succeeded.
         message: the description of the failure; empty if the configuration succeeded.
-        origin: the stage that proposed the configuration, an ``Origin``; None if no record names
-            the stage.
+        origin: the stage that proposed the configuration, a ``Measurement.Origin``; None if no
+            record names the stage.
         other: numbers that the user's program reported beside the time, by name.
     """
 
@@ -50,8 +50,8 @@ class Rows:
     Attributes:
         measurements: the measurements.
         configurations: the knob values of each measurement, by knob name.
-        origins: the stage that proposed each configuration, an ``Origin``, or None if no record
-            names the stage.
+        origins: the stage that proposed each configuration, a ``Measurement.Origin``, or None if no
+            record names the stage.
         measured_at: time of each measurement in seconds since 1970.
         other: for each configuration, the quantities that the user reported beside the time, by
             name.
@@ -200,7 +200,7 @@ class Measurements(Sequence[Trial]):
 
     @property
     def origins(self) -> tuple[str | None, ...]:
-        """The stage that proposed each configuration, an ``Origin``.
+        """The stage that proposed each configuration, a ``Measurement.Origin``.
 
         An entry is None if no record names the stage.
         """

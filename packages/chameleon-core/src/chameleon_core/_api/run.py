@@ -13,53 +13,13 @@ import numpy as np
 
 from chameleon_core._api.measurements import Measurements, Rows, Trial
 from chameleon_core._errors import ConfigError
-from chameleon_core._loop.end.result import OperatorResult, RunResult, summary_lines
+from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.nodes import expanded
 from chameleon_core._pipeline.schema import Requirement
 from chameleon_core._run_view import RunView
 from chameleon_core._store import RecordStore
 from chameleon_core._words import in_seconds
-
-
-@attrs.frozen(kw_only=True)
-class Operator:
-    """One operator of a run, with its result and its measurements.
-
-    Attributes:
-        result: the operator's entry in the run's result. If the run has not ended, this is the
-            current state.
-        measurements: all measurements of the operator.
-    """
-
-    result: OperatorResult
-    measurements: Measurements
-
-    @property
-    def name(self) -> str:
-        """The operator's name."""
-        return self.result.name
-
-    @property
-    def best(self) -> Mapping[str, Any] | None:
-        """Knob values of the best configuration, by knob name.
-
-        The value is None if no configuration succeeded.
-        """
-        return self.result.best
-
-    @property
-    def seconds(self) -> float | None:
-        """The best configuration's time in seconds, or None if no configuration succeeded.
-
-        The time is from the final comparison, if the run made one, else from the search.
-        """
-        tuned = self.result.tuned_seconds
-        return self.result.search_seconds if tuned is None else tuned
-
-    def front(self, quantities: Sequence[str]) -> list[Trial]:
-        """The Pareto front of the operator's measurements (``Measurements.front``)."""
-        return self.measurements.front(quantities)
 
 
 @attrs.frozen(kw_only=True)
@@ -73,13 +33,52 @@ class Run:
         operators: the run's operators by name, in the order in which the run defines its tasks.
     """
 
+    @attrs.frozen(kw_only=True)
+    class Operator:
+        """One operator of a run, with its result and its measurements.
+
+        Attributes:
+            result: the operator's entry in the run's result. If the run has not ended, this is the
+                current state.
+            measurements: all measurements of the operator.
+        """
+
+        result: OperatorResult
+        measurements: Measurements
+
+        @property
+        def name(self) -> str:
+            """The operator's name."""
+            return self.result.name
+
+        @property
+        def best(self) -> Mapping[str, Any] | None:
+            """Knob values of the best configuration, by knob name.
+
+            The value is None if no configuration succeeded.
+            """
+            return self.result.best
+
+        @property
+        def seconds(self) -> float | None:
+            """The best configuration's time in seconds, or None if no configuration succeeded.
+
+            The time is from the final comparison, if the run made one, else from the search.
+            """
+            tuned = self.result.tuned_seconds
+            return self.result.search_seconds if tuned is None else tuned
+
+        def front(self, quantities: Sequence[str]) -> list[Trial]:
+            """The Pareto front of the operator's measurements (``Measurements.front``)."""
+            return self.measurements.front(quantities)
+
     result: RunResult
     finished: bool
-    operators: Mapping[str, Operator]
+    operators: Mapping[str, Run.Operator]
 
     def __str__(self) -> str:
         """The summary that ``chameleon run`` prints: speed, comparison, and next step."""
-        return "\n".join(summary_lines(self.result)) or f"{self.folder} has no valid result."
+        return "\n".join(self.result.summary_lines) or f"{self.folder} has no valid result."
 
     def _repr_html_(self) -> str:
         """The summary and a table of operators as HTML, for notebooks."""
@@ -102,7 +101,7 @@ class Run:
         return self.result.network
 
     @property
-    def only(self) -> Operator:
+    def only(self) -> Run.Operator:
         """The only operator of the run, for runs that tune a single operator.
 
         Raises:
@@ -186,7 +185,7 @@ def load_run(folder: str | Path) -> Run:
         result=result if asked is None else attrs.evolve(result, require=Requirement(**asked)),
         finished=finished,
         operators={
-            row.name: Operator(
+            row.name: Run.Operator(
                 result=row, measurements=Measurements(partial(_rows, path, rows[row.name]))
             )
             for row in result.operators

@@ -9,7 +9,7 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.stage_reader import options_class
 from chameleon_core._plugins.kinds import STAGE_KINDS, STAGES, Kind
 from chameleon_core._plugins.records import NoOptions, PluginRecord
-from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._plugins.registry import Registry
 
 _IN_THIS_PROCESS = tuple(key for key in STAGES if key != "space")
 """Keys of the stages that the process of the search makes. Workers also make the space."""
@@ -28,7 +28,7 @@ def with_stages(
     Returns:
         The pipeline as JSON values, and a registry with its stages.
     """
-    registry = registry if registry is not None else default_registry()
+    registry = registry if registry is not None else Registry.default()
     named, records = dict(document), []
     for key in _IN_THIS_PROCESS:
         value = document.get(key)

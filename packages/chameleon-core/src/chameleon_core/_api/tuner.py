@@ -18,19 +18,20 @@ import numpy as np
 from chameleon_system.api import Closeable
 
 from chameleon_core._api import checks
-from chameleon_core._api.ask_store import Asked, AskStore, Rounds, described
+from chameleon_core._api.ask_store import AskStore, Rounds, described
 from chameleon_core._api.measurements import RESERVED, Measurements, Rows, Trial
 from chameleon_core._api.stages import with_stages
 from chameleon_core._errors import ConfigError, InvalidConfigurationError
 from chameleon_core._event_bus import EventBus, listener
 from chameleon_core._events import Event
+from chameleon_core._loop.round.batch import Batch, Config
 from chameleon_core._loop.round.task_run import TaskRecords, TaskRun
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._pipeline.load import search_from_dict
 from chameleon_core._plugins.registry import Registry
 from chameleon_core._space import DesignSpace
-from chameleon_core._space.fixed import config_of, fixed_columns, fixed_space
+from chameleon_core._space.fixed import config_of, fixed_space
 from chameleon_core._stages import Archive, StageRef
 from chameleon_core._task import Task
 
@@ -138,6 +139,37 @@ class Tuner(Closeable):
         {'tile': 8, 'unroll': 0}
     """
 
+    @attrs.frozen(kw_only=True, eq=False)
+    class Asked(Sequence[Mapping[str, Any]]):
+        """The configurations of one batch, as ``Tuner.ask`` returns them.
+
+        The batch is a sequence of mappings from knob name to value.
+
+        Attributes:
+            configurations: the mappings of the sequence, as a tuple.
+            configs: the knob indices of each configuration, a tuple of one integer per knob.
+            origins: the stage that proposed each configuration, a ``Measurement.Origin``.
+        """
+
+        configurations: tuple[Mapping[str, Any], ...]
+        configs: tuple[Config, ...]
+        origins: tuple[str, ...]
+
+        @classmethod
+        def of(cls, batch: Batch, space: DesignSpace) -> Tuner.Asked:
+            """Decode the configurations of a batch that have no measurement yet."""
+            return cls(
+                configurations=tuple(space.decode(config) for config in batch.missing),
+                configs=batch.missing,
+                origins=tuple(str(batch.origins[config]) for config in batch.missing),
+            )
+
+        def __len__(self) -> int:
+            return len(self.configurations)
+
+        def __getitem__(self, index: Any) -> Any:
+            return self.configurations[index]
+
     def __init__(
         self,
         space: DesignSpace,
@@ -165,13 +197,13 @@ class Tuner(Closeable):
         }
         given = {key: value for key, value in options.items() if value is not None}
         search = search_from_dict(*with_stages(given, registry))
-        self.space = fixed_space(checks.a_space(space), fixed_columns(space, fix or {}))
+        self.space = fixed_space(checks.a_space(space), space.columns(fix or {}))
         size = search.budget.batch_size or BATCH_SIZE if batch_size is None else batch_size
         self.batch_size = checks.whole_number(
             size, "batch_size", hint="leave it out for the default"
         )
         self.stopped = False
-        self._asked: Asked | None = None
+        self._asked: Tuner.Asked | None = None
         bus = EventBus(listeners(callbacks, self._stop))
         task = Task(
             name=name, operator=OPERATOR, arguments={"name": name}, target="python", flop=0.0
@@ -261,7 +293,7 @@ class Tuner(Closeable):
         """
         self._rounds.enqueue(config_of(self.space, configuration))
 
-    def ask(self, count: int | None = None) -> Asked:
+    def ask(self, count: int | None = None) -> Tuner.Asked:
         """Return the next configurations to measure. Report all of them before you ask again.
 
         Args:
@@ -283,13 +315,13 @@ class Tuner(Closeable):
                 f"the {len(self._asked)} configurations that were asked for last are not told yet",
                 hint="tell(batch, seconds) first, with None for those that have no time",
             )
-        asked = Asked.of(self._rounds.ask(limit), self.space)
+        asked = Tuner.Asked.of(self._rounds.ask(limit), self.space)
         self._asked = asked if len(asked) else None
         return asked
 
     def tell(
         self,
-        asked: Asked,
+        asked: Tuner.Asked,
         seconds: Sequence[Any],
         *,
         other: Mapping[str, Sequence[float | None]] | None = None,
@@ -328,7 +360,7 @@ class Tuner(Closeable):
             self._asked = None
             self._rounds.learn(quantities)
 
-    def evaluate(self, asked: Asked, function: Callable[..., Any]) -> None:
+    def evaluate(self, asked: Tuner.Asked, function: Callable[..., Any]) -> None:
         """Call a function for each configuration of a batch in this process, and report the values.
 
         The store keeps each value at once, so a restarted program does not compute it again. If a
@@ -370,7 +402,7 @@ class Tuner(Closeable):
                 hint="do it inside of the 'with', or make the tuner again, with its 'store'",
             )
 
-    def _expect(self, asked: Asked) -> None:
+    def _expect(self, asked: Tuner.Asked) -> None:
         self._expect_open()
         if asked is not self._asked:
             raise ConfigError(

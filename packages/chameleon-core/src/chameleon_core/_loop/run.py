@@ -25,10 +25,9 @@ from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._loop.start.earlier_runs import WarmStart
 from chameleon_core._loop.start.frontend import check, choice_of, forget_choice
 from chameleon_core._loop.start.shared_records import shared_records
-from chameleon_core._loop.start.tasks import device_of, frontend_of, spaces_of, target_of, tasks_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._loop.tuning import Tuning
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._run_files import RunFile
@@ -68,7 +67,7 @@ def run_pipeline(
         RunInterrupted: the run was stopped; all measurements are saved.
     """
     with RunFolder(pipeline.output, fresh=fresh) as folder:
-        folder.claim(pipeline, dump_pipeline(pipeline))
+        folder.claim(pipeline, pipeline.to_yaml())
         finished = folder.finished(pipeline)
         if finished is not None:
             if not (folder.path / RunFile.BEST).exists():
@@ -92,12 +91,13 @@ def run_pipeline(
         ):
             totals = RunTotals(folder.store, runner)
             batch_size = pipeline.budget.batch_size or runner.batch_size
-            frontend = frontend_of(pipeline)
+            source = TaskSource(pipeline)
+            frontend = source.frontend()
             if pipeline.budget.measurements == 0:
                 # Reading the model takes longest then; with measurements, the check reads it first.
-                with contract_of(pipeline.model).call("read the model in the background"):
+                with source.contract.call("read the model in the background"):
                     frontend.begin(runner.threads)
-            target = target_of(pipeline)
+            target = source.target()
             folder.claim_target(target)
             run = RunContext(
                 pipeline=pipeline,
@@ -127,7 +127,7 @@ def _executed(run: RunContext) -> RunResult:
     operators, network = _results(run)
     if network.failure is not None and not measures:
         # Without measurements a failure costs little, and most deliveries succeed unchecked.
-        run = attrs.evolve(run, frontend=frontend_of(run.pipeline))
+        run = attrs.evolve(run, frontend=TaskSource(run.pipeline).frontend())
         _check(run)
         forget_choice(run.store)
         operators, network = _results(run)
@@ -145,9 +145,10 @@ def _check(run: RunContext) -> None:
 def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
     """Tune the operators that follow from the frontend's choice, and deliver the network."""
     choice = choice_of(run)
-    tasks = tasks_of(run.pipeline, run.target, run.frontend)
+    source = TaskSource(run.pipeline)
+    tasks = source.tasks(run.target, run.frontend)
     run.pipeline.check_runner(tasks)
-    spaces = spaces_of(run.pipeline, tasks)
+    spaces = source.spaces(tasks)
     run.records.take(tasks, spaces)
     task_runs = _task_runs(run, tasks, spaces)
     # Baselines are made before tuning begins, so that a broken one fails at once.
@@ -168,7 +169,7 @@ def _task_runs(
 ) -> list[TaskRun]:
     """The search of every task, with its records and the suggestions of earlier runs."""
     pipeline, size = run.pipeline, run.batch_size
-    device, archive, watch = device_of(pipeline, run.target), Archive(), FallbackWatch()
+    device, archive, watch = TaskSource(pipeline).device(run.target), Archive(), FallbackWatch()
     task_runs = [
         TaskRun(
             space=space,

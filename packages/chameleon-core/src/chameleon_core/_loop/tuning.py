@@ -25,7 +25,7 @@ from chameleon_core._loop.round.task_run import TaskRun
 from chameleon_core._loop.start.frontend import choice_seconds, say_if_slower
 from chameleon_core._measurement import Measurement, convincing, same_failure
 from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._schedulers import Scheduler, SchedulerContext
+from chameleon_core._schedulers import Scheduler
 
 log = structlog.get_logger()
 
@@ -312,7 +312,7 @@ class CheckedScheduler:
         tasks = [run.task for run in runs]
         with self._contract.call("start"):
             self._scheduler: Scheduler = spec.create(
-                SchedulerContext(tasks=tasks, rng=rng, batch_size=batch_size)
+                Scheduler.Context(tasks=tasks, rng=rng, batch_size=batch_size)
             )
 
     def next(self) -> TaskRun | None:

@@ -13,7 +13,7 @@ import attrs
 from chameleon_core._pipeline import schema
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import leaves_of
-from chameleon_core._pipeline.nodes import Item, Mark, Node, Problem, expanded, first_field
+from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, expanded, first_field
 from chameleon_core._pipeline.record_locations import NO_RECORDS, OWN_RECORDS, records_location
 from chameleon_core._pipeline.resolve import SEARCH, expand_presets
 from chameleon_core._pipeline.stage_reader import StageReader
@@ -111,7 +111,12 @@ class Assembler(StageReader):
     """
 
     def __init__(
-        self, root: Node, registry: Registry, problems: list[Problem], *, sharing: bool = False
+        self,
+        root: Node,
+        registry: Registry,
+        problems: list[PipelineError.Problem],
+        *,
+        sharing: bool = False,
     ) -> None:
         super().__init__(registry, problems)
         self._sharing = sharing

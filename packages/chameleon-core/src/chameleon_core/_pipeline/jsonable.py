@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry
 
 Tags = Mapping[str, type]
 """Classes by name. An instance is written as a mapping with the name of its class as the only
@@ -18,7 +18,7 @@ key."""
 
 def registered_classes(kind: str) -> Tags:
     """Names and classes of one kind of installed plugins."""
-    return default_registry().classes(kind)
+    return Registry.default().classes(kind)
 
 
 def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags | None:

@@ -15,7 +15,7 @@ from chameleon_core._pipeline.resolve import apply_overrides, merge
 from chameleon_core._pipeline.schema import ResolvedPipeline, SearchChoice, Subject
 from chameleon_core._pipeline.stage_reader import StageReader
 from chameleon_core._pipeline.yaml import read_yaml
-from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._plugins.registry import Registry
 
 
 def load_pipeline(
@@ -106,7 +106,7 @@ def _overlaid(root: Node, sections: Mapping[str, Any] | None) -> Node:
 def _assembler(
     root: Node, overrides: Iterable[str], registry: Registry | None, *, sharing: bool = False
 ) -> Assembler:
-    known = registry if registry is not None else default_registry()
+    known = registry if registry is not None else Registry.default()
     if root.value is None:
         root = root.with_value({})
     if not root.is_mapping:
@@ -147,7 +147,7 @@ class DocumentReader(StageReader):
         if not root.is_mapping:
             raise PipelineError.at(root.mark, f"{wanted}, not {root.in_words()}")
         self.root, problems = apply_overrides(root, overrides)
-        super().__init__(registry or default_registry(), problems)
+        super().__init__(registry or Registry.default(), problems)
         self.expect_keys(self.root, keys)
 
     def pipeline(self, *parts: Node) -> ResolvedPipeline:

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 
 from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._plugins.registry import default_registry
 
 
 def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
@@ -40,20 +39,3 @@ def leaves_of(stage: StageSpec) -> list[StageSpec]:
     names = [field.name for field in fields if field.metadata.get("stages") == stage.kind]
     members = [member for name in names for member in getattr(stage.options, name)]
     return [leaf for member in members for leaf in leaves_of(member)] or [stage]
-
-
-def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:
-    """Make a stage that is an option of another stage, such as a member of a portfolio.
-
-    Args:
-        kind: the kind of the stage, a key of ``STAGE_KINDS``.
-        member: the stage as the pipeline resolved it. If the options were made without a pipeline,
-            it is the name of an installed plugin, which gets default options.
-        context: the context of the stage (``StageSpec.create``).
-
-    Raises:
-        PluginError: the plugin is unknown, or cannot be imported or made.
-    """
-    if isinstance(member, str):
-        return default_registry().create(kind, member, context=context)
-    return member.create(context)

@@ -99,24 +99,6 @@ class Mark:
         return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
 
 
-@attrs.frozen(kw_only=True)
-class Problem:
-    """A fault of a pipeline, and its place.
-
-    Attributes:
-        mark: the place of the fault.
-        message: the fault and the next step for the user.
-        plugin: whether a plugin caused the fault, and not the user.
-    """
-
-    mark: Mark
-    message: str
-    plugin: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.mark}: {self.message}"
-
-
 class PipelineError(ConfigError):
     """Raised with all faults of a pipeline: one line for each, in the order of the file.
 
@@ -124,7 +106,24 @@ class PipelineError(ConfigError):
         problems: the faults as data.
     """
 
-    def __init__(self, problems: list[Problem], *, hint: str | None = None) -> None:
+    @attrs.frozen(kw_only=True)
+    class Problem:
+        """A fault of a pipeline, and its place.
+
+        Attributes:
+            mark: the place of the fault.
+            message: the fault and the next step for the user.
+            plugin: whether a plugin caused the fault, and not the user.
+        """
+
+        mark: Mark
+        message: str
+        plugin: bool = False
+
+        def __str__(self) -> str:
+            return f"{self.mark}: {self.message}"
+
+    def __init__(self, problems: list[PipelineError.Problem], *, hint: str | None = None) -> None:
         self.problems = tuple(
             sorted(set(problems), key=lambda said: (said.mark.line, said.mark.column, str(said)))
         )
@@ -141,7 +140,7 @@ class PipelineError(ConfigError):
             message: the description of the problem.
             plugin: whether a plugin, rather than the pipeline, is wrong.
         """
-        return cls([Problem(mark=mark, message=message, plugin=plugin)])
+        return cls([PipelineError.Problem(mark=mark, message=message, plugin=plugin)])
 
 
 class Collecting:
@@ -154,7 +153,9 @@ class Collecting:
         hints: the list to which the error's hint is added, empty if it has none.
     """
 
-    def __init__(self, problems: list[Problem], hints: list[str] | None = None) -> None:
+    def __init__(
+        self, problems: list[PipelineError.Problem], hints: list[str] | None = None
+    ) -> None:
         self._problems = problems
         self._hints = [] if hints is None else hints
 

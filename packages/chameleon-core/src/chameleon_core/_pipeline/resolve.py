@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, Problem, first_field
-from chameleon_core._pipeline.schema import LIMITS, ResolvedPipeline, Scope
-from chameleon_core._pipeline.yaml import dump_yaml, parse_value
+from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, first_field
+from chameleon_core._pipeline.schema import LIMITS, Scope
+from chameleon_core._pipeline.yaml import parse_value
 from chameleon_core._plugins.first_party import CORE
 from chameleon_core._plugins.kinds import STAGES
 from chameleon_core._plugins.records import SectionRecord
@@ -35,7 +35,7 @@ def apply_overrides(
     root: Node,
     overrides: Iterable[str],
     sections: Mapping[str, SectionRecord] = MappingProxyType({}),
-) -> tuple[Node, list[Problem]]:
+) -> tuple[Node, list[PipelineError.Problem]]:
     """Apply assignments such as ``a.b=value``; the values are YAML.
 
     Args:
@@ -47,7 +47,7 @@ def apply_overrides(
         The pipeline after the valid assignments, and the faults of the others. An assignment is a
         fault if it is no YAML, or sets a key inside a value that is no mapping.
     """
-    problems: list[Problem] = []
+    problems: list[PipelineError.Problem] = []
     for text in overrides:
         mark = Mark(source=f"--set {text}")
         path, equals, value = text.partition("=")
@@ -99,14 +99,6 @@ def merge(weak: Section, strong: Section) -> Section:
             node = Node(value={**_kept(below.node.value, node), **node.value}, mark=node.mark)
         result[key] = Item(key_mark=item.key_mark, node=node)
     return result
-
-
-def dump_pipeline(pipeline: ResolvedPipeline) -> str:
-    """Write a pipeline with all defaults as YAML, from which the same pipeline can be loaded."""
-    origin = f"# Expanded from {pipeline.source.name}" if pipeline.source else "# Expanded"
-    if pipeline.preset is not None:
-        origin += f" with preset '{pipeline.preset}'"
-    return f"{origin}; every default is written out.\n{dump_yaml(dict(pipeline.document))}"
 
 
 def _merged_stage(weak: Node, strong: Node) -> Node:

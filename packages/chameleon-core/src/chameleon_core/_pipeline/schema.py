@@ -13,8 +13,7 @@ from typing import Any, Literal
 import attrs
 
 from chameleon_core._errors import ConfigError, PluginError
-from chameleon_core._pipeline.nodes import Mark, Node, Problem
-from chameleon_core._plugins.factory import make_stage
+from chameleon_core._pipeline.nodes import Mark, Node, PipelineError
 from chameleon_core._plugins.kinds import STAGE_KINDS
 from chameleon_core._plugins.options import option, sources_in
 from chameleon_core._plugins.registry import Registry
@@ -39,7 +38,7 @@ class FixedKnob:
     mark: Mark = attrs.field(eq=False)
 
 
-def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, ...]:
+def fixed_knobs(node: Node | None, problems: list[PipelineError.Problem]) -> tuple[FixedKnob, ...]:
     """Read the knobs that a pipeline fixes.
 
     This function does not check that operators have these knobs, because the operators' design
@@ -54,13 +53,13 @@ def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, 
         return ()
     if not node.is_mapping:
         wrong = f"'fix' must be a mapping of knobs to values, not {node.in_words()}"
-        problems.append(Problem(mark=node.mark, message=wrong))
+        problems.append(PipelineError.Problem(mark=node.mark, message=wrong))
         return ()
     knobs = [*_knobs(node, None)]
     for knob in knobs:
         if knob.value is None or isinstance(knob.value, dict):
             wrong = f"knob '{knob.knob}' is fixed to no value; write one of its values"
-            problems.append(Problem(mark=knob.mark, message=wrong))
+            problems.append(PipelineError.Problem(mark=knob.mark, message=wrong))
     return tuple(knobs)
 
 
@@ -276,7 +275,7 @@ class StageSpec:
         Raises:
             PluginError: the class cannot be imported, or the stage cannot be made.
         """
-        return make_stage(STAGE_KINDS[self.kind], self.record, self.options, context)
+        return STAGE_KINDS[self.kind].make_stage(self.record, self.options, context)
 
 
 def stages_of(value: Any) -> Iterator[StageSpec]:
@@ -380,6 +379,15 @@ class ResolvedPipeline(Subject, SearchChoice):
             key: a key of the pipeline, to which the stages belong; None for all keys.
         """
         return stages_of(self if key is None else getattr(self, key))
+
+    def to_yaml(self) -> str:
+        """The pipeline with all defaults as YAML, from which the same pipeline can be loaded."""
+        from chameleon_core._pipeline.yaml import dump_yaml  # noqa: PLC0415 - hooks need no YAML
+
+        origin = f"# Expanded from {self.source.name}" if self.source else "# Expanded"
+        if self.preset is not None:
+            origin += f" with preset '{self.preset}'"
+        return f"{origin}; every default is written out.\n{dump_yaml(dict(self.document))}"
 
     def check_runner(self, tasks: Iterable[Task]) -> None:
         """Raise an error if the runner cannot measure a task.

@@ -11,16 +11,11 @@ import attrs
 
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import with_members
-from chameleon_core._pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
+from chameleon_core._pipeline.nodes import Collecting, Mark, Node, PipelineError
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._pipeline.structure import Structurer
 from chameleon_core._plugins.manager import Registration
-from chameleon_core._plugins.registry import (
-    AmbiguousNameError,
-    Registry,
-    UnknownNameError,
-    default_registry,
-)
+from chameleon_core._plugins.registry import AmbiguousNameError, Registry, UnknownNameError
 from chameleon_core._words import did_you_mean, with_article
 
 
@@ -38,11 +33,11 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     Raises:
         PipelineError: the options have faults. The message has one line for each.
     """
-    problems: list[Problem] = []
+    problems: list[PipelineError.Problem] = []
     instance = None
     with Collecting(problems):
         structurer = Structurer(
-            lambda kind, node: StageReader(default_registry(), problems).listed(kind, node)
+            lambda kind, node: StageReader(Registry.default(), problems).listed(kind, node)
         )
         instance = structurer.make(Node.of(values, "options"), options, owner)
     if problems:
@@ -74,23 +69,39 @@ def options_class(factory: Callable[..., Any]) -> type | None:
     return expected if isinstance(expected, type) and attrs.has(expected) else None
 
 
-def stage_of(kind: str, value: Any, *, registry: Registry) -> StageSpec:
-    """Read a stage from JSON values: its name, or a mapping with ``name`` and options.
+def create_stage(
+    kind: str,
+    value: StageSpec | Mapping[str, Any] | str,
+    context: Any = None,
+    *,
+    registry: Registry | None = None,
+) -> Any:
+    """Make a stage from its name, or from a mapping with ``name`` and options.
+
+    A stage that has other stages as options, such as a portfolio with members, makes them with this
+    function.
 
     Args:
-        kind: the kind of the stage, such as ``spaces``.
-        value: the stage as in a pipeline file.
-        registry: the registry in which names are looked up.
+        kind: the kind of the stage, such as ``explorers``.
+        value: the stage as in a pipeline file, or as a pipeline resolved it. A name stands for the
+            plugin with default options.
+        context: the context of the stage (``StageSpec.create``).
+        registry: the registry in which names are looked up; the installed plugins if None.
 
     Raises:
-        PipelineError: the stage is unknown, or its options have faults.
+        PluginError: the plugin is unknown, or cannot be imported or made.
+        PipelineError: the options have faults.
     """
+    if isinstance(value, StageSpec):
+        return value.create(context)
+    registry = registry or Registry.default()
+    if isinstance(value, str):
+        return registry.create(kind, value, context=context)
     noun = registry.kinds[kind].noun
     reader = StageReader(registry, [])
     stage = reader.chosen(with_article(noun), kind, Node.of(value, noun))
     reader.check()
-    chosen: StageSpec = stage
-    return chosen
+    return stage.create(context)
 
 
 class StageReader:
@@ -108,7 +119,7 @@ class StageReader:
         hints: the next steps for the user about unknown names.
     """
 
-    def __init__(self, registry: Registry, problems: list[Problem]) -> None:
+    def __init__(self, registry: Registry, problems: list[PipelineError.Problem]) -> None:
         self.registry = registry
         self.problems = problems
         self.hints: list[str] = []
@@ -239,7 +250,7 @@ class StageReader:
 
     def say(self, mark: Mark, message: str) -> None:
         """Add a fault at a place of the pipeline."""
-        self.problems.append(Problem(mark=mark, message=message))
+        self.problems.append(PipelineError.Problem(mark=mark, message=message))
 
     def expect_keys(self, node: Node, keys: Collection[str]) -> None:
         """Record a fault for every key of a mapping that is not in ``keys``.

@@ -23,12 +23,11 @@ from chameleon_core._pipeline.nodes import (
     Mark,
     Node,
     PipelineError,
-    Problem,
     first_field,
     missing_sources,
 )
 from chameleon_core._plugins.options import former_names, renamed
-from chameleon_core._words import did_you_mean, listing, with_hint
+from chameleon_core._words import did_you_mean, listing
 
 NAMES = {
     int: "an integer",
@@ -219,7 +218,7 @@ class Structurer:
             raise self._wrong(node, "a mapping")
         node, problems = _in_current_names(node, kind, self._place())
         problems += [
-            Problem(
+            PipelineError.Problem(
                 mark=item.key_mark,
                 message=f"unknown option '{key}' for {self._place()}{did_you_mean(key, fields)}",
             )
@@ -227,7 +226,9 @@ class Structurer:
             if key not in fields
         ]
         problems += [
-            Problem(mark=node.mark, message=f"missing option '{alias}' for {self._place()}")
+            PipelineError.Problem(
+                mark=node.mark, message=f"missing option '{alias}' for {self._place()}"
+            )
             for alias, field in fields.items()
             if field.default is attrs.NOTHING and node.get(alias) is None
         ]
@@ -300,16 +301,18 @@ class Structurer:
         try:
             return kind(**values)
         except ChameleonError as error:
-            raise self._failed(node.mark, with_hint(error)) from error
+            raise self._failed(node.mark, error.with_hint()) from error
         except (Exception, SystemExit) as error:
             problems = self._refused(node, kind, values)
             raise (
                 PipelineError(problems) if problems else self._failed(node.mark, _words(error))
             ) from error
 
-    def _refused(self, node: Node, kind: Any, values: dict[str, Any]) -> list[Problem]:
+    def _refused(
+        self, node: Node, kind: Any, values: dict[str, Any]
+    ) -> list[PipelineError.Problem]:
         """The faults that the class's validators find; the class itself raises only one."""
-        problems: list[Problem] = []
+        problems: list[PipelineError.Problem] = []
         half_made = object.__new__(kind)
         for field in attrs.fields(kind):
             if field.alias in values:
@@ -332,7 +335,7 @@ class Structurer:
     def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
         """Run every part, and collect the faults of all of them."""
         values: list[Any] = []
-        problems: list[Problem] = []
+        problems: list[PipelineError.Problem] = []
         for key, part in parts:
             with self._inside(key), Collecting(problems):
                 values.append(part())
@@ -368,7 +371,9 @@ class Structurer:
         return PipelineError.at(mark, f"{self._about()}{rest}")
 
 
-def _in_current_names(node: Node, options: type, owner: str) -> tuple[Node, list[Problem]]:
+def _in_current_names(
+    node: Node, options: type, owner: str
+) -> tuple[Node, list[PipelineError.Problem]]:
     """A section with present names of options instead of former names, and a list of faults.
 
     Args:
@@ -378,7 +383,7 @@ def _in_current_names(node: Node, options: type, owner: str) -> tuple[Node, list
     """
     former = former_names(options)
     problems = [
-        Problem(
+        PipelineError.Problem(
             mark=item.key_mark,
             message=f"option '{key}' for {owner} is the former name of '{former[key]}', which is "
             "there too; remove one",

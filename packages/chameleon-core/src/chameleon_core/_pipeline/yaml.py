@@ -16,7 +16,7 @@ from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from chameleon_core._errors import ConfigError
-from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, Problem
+from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError
 
 _TAG = "tag:yaml.org,2002:"
 _MOST = 100_000
@@ -143,7 +143,7 @@ class _Reader:
     def __init__(self, source: str, folder: Path | None) -> None:
         self.source = source
         self.folder = folder
-        self.problems: list[Problem] = []
+        self.problems: list[PipelineError.Problem] = []
         self._nodes = 0
 
     def mark(self, line: int, column: int) -> Mark:
@@ -209,7 +209,7 @@ class _Reader:
         return text
 
     def _say(self, mark: Mark, message: str) -> None:
-        self.problems.append(Problem(mark=mark, message=message))
+        self.problems.append(PipelineError.Problem(mark=mark, message=message))
 
 
 def _kind(node: Any) -> str:
@@ -223,7 +223,7 @@ def _integer(text: str) -> int:
     return int(digits, 0) if digits.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"} else int(digits)
 
 
-def _syntax_problems(error: Any, text: str, reader: _Reader) -> list[Problem]:
+def _syntax_problems(error: Any, text: str, reader: _Reader) -> list[PipelineError.Problem]:
     problems = []
     position = error.problem_mark or error.context_mark
     if "'\\t'" in str(error.problem):
@@ -231,7 +231,7 @@ def _syntax_problems(error: Any, text: str, reader: _Reader) -> list[Problem]:
             indentation = content[: len(content) - len(content.lstrip())]
             if "\t" in indentation and content.strip():
                 problems.append(
-                    Problem(
+                    PipelineError.Problem(
                         mark=reader.mark(number, indentation.index("\t")),
                         message="a tab is used for indentation; use spaces",
                     )
@@ -242,5 +242,5 @@ def _syntax_problems(error: Any, text: str, reader: _Reader) -> list[Problem]:
         message = f"this is no YAML: {words}"
         if "'\\t'" in words:
             message = "a tab stands where YAML wants spaces"
-        problems.append(Problem(mark=reader.mark(line, column), message=message))
+        problems.append(PipelineError.Problem(mark=reader.mark(line, column), message=message))
     return problems

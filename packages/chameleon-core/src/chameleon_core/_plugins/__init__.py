@@ -1,6 +1,6 @@
 """Plugins: the records that they register, the hooks that they implement, and their loading."""
 
-from chameleon_core._plugins.factory import load_factory, make_stage
+from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.hookspecs import PROJECT, hookimpl, hookspec
 from chameleon_core._plugins.kinds import KINDS, STAGE_KINDS, Kind
 from chameleon_core._plugins.manager import LoadError, Registration
@@ -16,12 +16,7 @@ from chameleon_core._plugins.records import (
     SectionRecord,
     TemplateRecord,
 )
-from chameleon_core._plugins.registry import (
-    AmbiguousNameError,
-    Registry,
-    UnknownNameError,
-    default_registry,
-)
+from chameleon_core._plugins.registry import AmbiguousNameError, Registry, UnknownNameError
 
 __all__ = [
     "API_VERSION",
@@ -43,9 +38,7 @@ __all__ = [
     "SectionRecord",
     "TemplateRecord",
     "UnknownNameError",
-    "default_registry",
     "hookimpl",
     "hookspec",
     "load_factory",
-    "make_stage",
 ]

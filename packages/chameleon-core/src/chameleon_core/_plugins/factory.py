@@ -10,15 +10,8 @@ from typing import Any
 
 from chameleon_system.api import pause_garbage_collection
 
-from chameleon_core._errors import ChameleonError, PluginError
+from chameleon_core._errors import PluginError
 from chameleon_core._plugins.first_party import how_to_install
-from chameleon_core._plugins.kinds import Kind
-from chameleon_core._plugins.records import (
-    InstructionRecord,
-    OperatorRecord,
-    PluginRecord,
-    TemplateRecord,
-)
 from chameleon_core._words import with_article
 
 TRACEBACK = "`chameleon --debug`, with the same command after it, shows the traceback"
@@ -83,57 +76,3 @@ def hint_after(error: BaseException) -> str:
     if package.startswith("chameleon_"):
         return how_to_install(package.replace("chameleon_", "chameleon-tuner-").replace("_", "-"))
     return f"install the package that brings the module '{package}'"
-
-
-def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = None) -> Any:
-    """Import and make a stage of a pipeline. Raises the same errors as ``make``.
-
-    Args:
-        kind: the kind of the stage. It decides whether the factory takes a context.
-        record: the record that the plugin registered.
-        options: an instance of ``record.options``.
-        context: the second argument of the factory, for kinds that take a context.
-    """
-    return make(kind, record, *((options, context) if kind.takes_context else (options,)))
-
-
-def make(
-    kind: Kind,
-    record: PluginRecord | OperatorRecord | TemplateRecord | InstructionRecord,
-    *arguments: Any,
-) -> Any:
-    """Import a plugin's class, make an object, and check that it has the methods of its contract.
-
-    Args:
-        kind: the kind of the plugin, such as explorers.
-        record: the record that the plugin registered.
-        arguments: the arguments of the factory.
-
-    Raises:
-        PluginError: the class cannot be imported, its constructor fails, or the object lacks a
-            method.
-        ChameleonError: the constructor raised a ``ChameleonError``, which is passed on.
-    """
-    factory = load_factory(record.factory)
-    try:
-        stage = factory(*arguments)
-    except ChameleonError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise PluginError(
-            f"{kind.noun} '{record.name}' cannot be made: {type(error).__name__}: {error}",
-            hint=f"{record.factory!r} raised this; {hint_after(error)}",
-        ) from error
-    if missing := _missing_methods(kind, stage):
-        raise PluginError(
-            f"{kind.noun} '{record.name}' lacks {', '.join(map(repr, missing))}",
-            hint=f"{record.factory!r} must have every method of {kind.contract}",
-        )
-    return stage
-
-
-def _missing_methods(kind: Kind, stage: Any) -> list[str]:
-    if kind.contract is None:
-        return []
-    names: frozenset[str] = getattr(load_factory(kind.contract), "__abstractmethods__", frozenset())
-    return sorted(name for name in names if not hasattr(stage, name))

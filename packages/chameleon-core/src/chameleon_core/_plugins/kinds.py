@@ -7,7 +7,9 @@ from typing import Any
 
 import attrs
 
+from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._plugins import records
+from chameleon_core._plugins.factory import hint_after, load_factory
 from chameleon_core._plugins.first_party import CORE
 from chameleon_core._plugins.hookspecs import PROJECT, hookspec
 
@@ -68,6 +70,59 @@ class Kind:
     def takes_context(self) -> bool:
         """Whether a plugin's factory takes a context in addition to options."""
         return "context" in self.arguments
+
+    def make_stage(self, record: records.PluginRecord, options: Any, context: Any = None) -> Any:
+        """Import and make a stage of a pipeline. Raises the same errors as ``make``.
+
+        Args:
+            record: the record that the plugin registered.
+            options: an instance of ``record.options``.
+            context: the second argument of the factory, for kinds that take a context.
+        """
+        return self.make(record, *((options, context) if self.takes_context else (options,)))
+
+    def make(
+        self,
+        record: records.PluginRecord
+        | records.OperatorRecord
+        | records.TemplateRecord
+        | records.InstructionRecord,
+        *arguments: Any,
+    ) -> Any:
+        """Import a plugin's class, make an object, and check that it has the contract's methods.
+
+        Args:
+            record: the record that the plugin registered.
+            arguments: the arguments of the factory.
+
+        Raises:
+            PluginError: the class cannot be imported, its constructor fails, or the object lacks a
+                method.
+            ChameleonError: the constructor raised a ``ChameleonError``, which is passed on.
+        """
+        factory = load_factory(record.factory)
+        try:
+            stage = factory(*arguments)
+        except ChameleonError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise PluginError(
+                f"{self.noun} '{record.name}' cannot be made: {type(error).__name__}: {error}",
+                hint=f"{record.factory!r} raised this; {hint_after(error)}",
+            ) from error
+        if missing := self._missing_methods(stage):
+            raise PluginError(
+                f"{self.noun} '{record.name}' lacks {', '.join(map(repr, missing))}",
+                hint=f"{record.factory!r} must have every method of {self.contract}",
+            )
+        return stage
+
+    def _missing_methods(self, stage: Any) -> list[str]:
+        if self.contract is None:
+            return []
+        contract = load_factory(self.contract)
+        names: frozenset[str] = getattr(contract, "__abstractmethods__", frozenset())
+        return sorted(name for name in names if not hasattr(stage, name))
 
 
 def _stage(name: str, summary: str, part: str, **more: Any) -> Kind:

@@ -57,11 +57,11 @@ class LocalPlugin:
         return module == self.module or canonical(distribution) == canonical(self.distribution)
 
 
-def add_local_plugins(paths: Iterable[str]) -> Sequence[tuple[str, str]]:
+def add(named: Iterable[str]) -> Sequence[tuple[str, str]]:
     """Use plugins that are not installed, in this process and in processes started later.
 
     Args:
-        paths: the paths of the plugins. Each is a module with hooks, a package with a module
+        named: the paths of the plugins. Each is a module with hooks, a package with a module
             ``hooks``, or the folder of a distribution that names its hooks in ``pyproject.toml``.
 
     Returns:
@@ -71,8 +71,8 @@ def add_local_plugins(paths: Iterable[str]) -> Sequence[tuple[str, str]]:
     Raises:
         ConfigError: a path is no plugin, or another module has the name of the plugin's module.
     """
-    absolute = [str(Path(path).expanduser().resolve()) for path in paths]
-    known = dict.fromkeys([*local_plugin_paths(), *absolute])
+    absolute = [str(Path(path).expanduser().resolve()) for path in named]
+    known = dict.fromkeys([*paths(), *absolute])
     plugins, installed = _plugins_at(known), list(_installed())
     for plugin in plugins:
         _check_import(plugin, installed)
@@ -86,24 +86,24 @@ def add_local_plugins(paths: Iterable[str]) -> Sequence[tuple[str, str]]:
     ]
 
 
-def local_plugin_paths() -> list[str]:
+def paths() -> list[str]:
     """The absolute paths of the plugins that this process uses without their installation."""
     return [path for path in os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep) if path]
 
 
-def local_plugins() -> tuple[LocalPlugin, ...]:
+def in_use() -> tuple[LocalPlugin, ...]:
     """The plugins that this process uses without their installation.
 
     Raises:
         ConfigError: a path is no plugin, or two modules have the same name.
     """
-    return _plugins_at(local_plugin_paths())
+    return _plugins_at(paths())
 
 
 def is_local(distribution: str) -> bool:
     """Whether a local plugin replaces the installed distribution of this name, if there is one."""
     name = canonical(distribution)
-    return any(canonical(plugin.distribution) == name for plugin in local_plugins())
+    return any(canonical(plugin.distribution) == name for plugin in in_use())
 
 
 def canonical(name: str) -> str:

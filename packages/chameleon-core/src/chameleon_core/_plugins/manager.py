@@ -27,7 +27,7 @@ from chameleon_core._plugins.hookspecs import (
     refused_registration,
 )
 from chameleon_core._plugins.kinds import KIND_OF_KINDS, KIND_OF_SECTIONS, KINDS, Kind, hook_specs
-from chameleon_core._plugins.local import canonical, local_plugins
+from chameleon_core._plugins.local import canonical, in_use
 from chameleon_core._plugins.records import SectionRecord
 from chameleon_core._words import did_you_mean
 
@@ -108,7 +108,7 @@ def installed() -> Iterator[DiscoveredPlugin]:
     # not need it.
     from importlib import metadata  # noqa: PLC0415
 
-    local = local_plugins()
+    local = in_use()
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
         if not any(plugin.replaces(distribution, point.module) for plugin in local):

@@ -301,7 +301,7 @@ class Section:
             model: the frontend of the pipeline, a ``pipeline.schema.StageSpec``.
 
         Returns:
-            The faults, each a ``pipeline.nodes.Problem``.
+            The faults, each a ``PipelineError.Problem``.
         """
         return ()
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from chameleon_core._errors import PluginError
-from chameleon_core._plugins.factory import make_stage
 from chameleon_core._plugins.first_party import CORE, FIRST_PARTY, how_to_install
 from chameleon_core._plugins.kinds import STAGES, Kind
 from chameleon_core._plugins.local import canonical
@@ -77,6 +76,12 @@ class Registry:
     def load(cls) -> Registry:
         """Load all installed plugins, and those named with ``--plugin``."""
         return cls(load_plugins(installed()))
+
+    @staticmethod
+    @functools.cache
+    def default() -> Registry:
+        """The registry of the installed plugins, loaded once per process."""
+        return Registry.load()
 
     @classmethod
     def from_plugins(cls, plugins: Iterable[Any], *, with_installed: bool = False) -> Registry:
@@ -228,7 +233,7 @@ class Registry:
         """
         record: PluginRecord = self.find(kind, name).record
         chosen = record.options() if options is None else options
-        return make_stage(self.kinds[kind], record, chosen, context)
+        return self.kinds[kind].make_stage(record, chosen, context)
 
     def _unknown(self, kind: str, name: str) -> UnknownNameError:
         about = self.kinds[kind]
@@ -256,9 +261,3 @@ def _meant(entries: Sequence[Registration], author: str) -> list[Registration]:
 def _same(distribution: str, other: str) -> bool:
     """Whether two names are the same distribution (PEP 503)."""
     return canonical(distribution) == canonical(other)
-
-
-@functools.cache
-def default_registry() -> Registry:
-    """The registry of the installed plugins, loaded once per process."""
-    return Registry.load()

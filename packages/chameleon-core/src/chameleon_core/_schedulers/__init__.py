@@ -15,68 +15,68 @@ if TYPE_CHECKING:  # the options of schedulers are imported with every command
     import numpy as np
 
 
-@attrs.frozen(kw_only=True)
-class SchedulerContext:
-    """The tasks, random generator and batch size that a scheduler is made with.
-
-    Chameleon makes one scheduler for the tasks in the network's own dtype. A second scheduler
-    chooses among alternatives: tasks that compute the operators of other tasks in another dtype.
-
-    Attributes:
-        tasks: the tasks that the scheduler chooses among.
-        rng: the scheduler's own random generator.
-        batch_size: the number of configurations per round.
-    """
-
-    tasks: Sequence[Task]
-    rng: np.random.Generator
-    batch_size: int
-
-
-@attrs.frozen(kw_only=True)
-class TaskState:
-    """The progress of one task.
-
-    The progress holds results and no elapsed time, so that the same measurements lead to the same
-    choices.
-
-    Attributes:
-        task: the task.
-        rounds: the number of measured batches.
-        measured: the number of measured configurations, failures included.
-        history: the lowest time so far in seconds, after each batch; infinity as long as no
-            configuration succeeded.
-        done: whether the search of the task has ended, so that the task gets no more batches.
-        in_flight: whether a batch of the task is being measured. The other attributes do not
-            include this batch yet, and the task gets no other batch before its measurements arrive.
-        seconds_to_beat: for an alternative (``Task.alternative_of``), the lowest time in seconds of
-            the task that it would replace. Infinity for other tasks, or if that task has no time
-            yet.
-    """
-
-    task: Task
-    rounds: int
-    measured: int
-    history: Sequence[float]
-    done: bool
-    in_flight: bool = False
-    seconds_to_beat: float = math.inf
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the task can take a batch now."""
-        return not (self.done or self.in_flight)
-
-
 class Scheduler(ABC):
     """Decides which task gets the next batch."""
+
+    @attrs.frozen(kw_only=True)
+    class Context:
+        """The tasks, random generator and batch size that a scheduler is made with.
+
+        Chameleon makes one scheduler for the tasks in the network's own dtype. A second scheduler
+        chooses among alternatives: tasks that compute the operators of other tasks in another
+            dtype.
+
+        Attributes:
+            tasks: the tasks that the scheduler chooses among.
+            rng: the scheduler's own random generator.
+            batch_size: the number of configurations per round.
+        """
+
+        tasks: Sequence[Task]
+        rng: np.random.Generator
+        batch_size: int
+
+    @attrs.frozen(kw_only=True)
+    class TaskState:
+        """The progress of one task.
+
+        The progress holds results and no elapsed time, so that the same measurements lead to the
+        same choices.
+
+        Attributes:
+            task: the task.
+            rounds: the number of measured batches.
+            measured: the number of measured configurations, failures included.
+            history: the lowest time so far in seconds, after each batch; infinity as long as no
+                configuration succeeded.
+            done: whether the search of the task has ended, so that the task gets no more batches.
+            in_flight: whether a batch of the task is being measured. The other attributes do not
+                include this batch yet, and the task gets no other batch before its measurements
+                arrive.
+            seconds_to_beat: for an alternative (``Task.alternative_of``), the lowest time in
+                seconds of the task that it would replace. Infinity for other tasks, or if that task
+                has no time yet.
+        """
+
+        task: Task
+        rounds: int
+        measured: int
+        history: Sequence[float]
+        done: bool
+        in_flight: bool = False
+        seconds_to_beat: float = math.inf
+
+        @property
+        def waiting(self) -> bool:
+            """Whether the task can take a batch now."""
+            return not (self.done or self.in_flight)
 
     @abstractmethod
     def next_task(self, states: Sequence[TaskState]) -> int | None:
         """Choose the task that gets the next batch.
 
         Args:
-            states: the progress of each task, in the order of ``SchedulerContext.tasks``.
+            states: the progress of each task, in the order of ``Context.tasks``.
 
         Returns:
             The index of a waiting task, or None if no task is worth a batch now. If the answer is

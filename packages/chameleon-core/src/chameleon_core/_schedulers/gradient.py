@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 
 from chameleon_core._plugins.records import NoOptions
-from chameleon_core._schedulers import Scheduler, SchedulerContext, TaskState
+from chameleon_core._schedulers import Scheduler
 from chameleon_core._schedulers.options import GradientOptions
 
 
 class RoundRobin(Scheduler):
     """Gives the next batch to the task with the fewest batches; among equals, to the first one."""
 
-    def __init__(self, _options: NoOptions, _context: SchedulerContext) -> None:
+    def __init__(self, _options: NoOptions, _context: Scheduler.Context) -> None:
         pass
 
-    def next_task(self, states: Sequence[TaskState]) -> int | None:
+    def next_task(self, states: Sequence[Scheduler.TaskState]) -> int | None:
         waiting = [index for index, state in enumerate(states) if state.waiting]
         return min(waiting, key=lambda index: states[index].rounds, default=None)
 
@@ -43,10 +43,10 @@ class Gradient(Scheduler):
         _context: not used.
     """
 
-    def __init__(self, options: GradientOptions, _context: SchedulerContext) -> None:
+    def __init__(self, options: GradientOptions, _context: Scheduler.Context) -> None:
         self._options = options
 
-    def next_task(self, states: Sequence[TaskState]) -> int | None:
+    def next_task(self, states: Sequence[Scheduler.TaskState]) -> int | None:
         waiting = [index for index, state in enumerate(states) if state.waiting]
         fresh = [index for index in waiting if states[index].rounds == 0]
         if fresh:
@@ -54,7 +54,7 @@ class Gradient(Scheduler):
         paying = [index for index in waiting if self._pays(states[index], states)]
         return max(paying, key=lambda index: self._gain(states[index], states), default=None)
 
-    def _pays(self, state: TaskState, states: Sequence[TaskState]) -> bool:
+    def _pays(self, state: Scheduler.TaskState, states: Sequence[Scheduler.TaskState]) -> bool:
         """Whether a further batch of a task may be worthwhile."""
         if self._stagnates(state, states):
             return False
@@ -63,7 +63,7 @@ class Gradient(Scheduler):
         now = state.history[-1]
         return now - now / len(state.history) < state.seconds_to_beat
 
-    def _stagnates(self, state: TaskState, states: Sequence[TaskState]) -> bool:
+    def _stagnates(self, state: Scheduler.TaskState, states: Sequence[Scheduler.TaskState]) -> bool:
         """Whether a task's last batches saved too little for a further batch to be worthwhile."""
         window, stop = self._options.window, self._options.stop_gain
         if len(state.history) <= window or stop <= 0.0:
@@ -75,7 +75,7 @@ class Gradient(Scheduler):
         saved = state.task.weight * _below(state, state.history[-1 - window], now) / window
         return saved < stop * _network(states)
 
-    def _gain(self, state: TaskState, states: Sequence[TaskState]) -> float:
+    def _gain(self, state: Scheduler.TaskState, states: Sequence[Scheduler.TaskState]) -> float:
         """The time in seconds that one more batch is expected to save in the network's latency."""
         now = state.history[-1] if state.history else math.inf
         if math.isinf(now):
@@ -93,7 +93,7 @@ class Gradient(Scheduler):
         return state.task.weight * gain
 
 
-def _below(state: TaskState, before: float, now: float) -> float:
+def _below(state: Scheduler.TaskState, before: float, now: float) -> float:
     """The seconds that one inference saves if a task's time falls from ``before`` to ``now``.
 
     For an alternative, only the part below the time of the task that it would replace counts.
@@ -102,7 +102,7 @@ def _below(state: TaskState, before: float, now: float) -> float:
     return math.inf if math.isinf(before) else before - now
 
 
-def _network(states: Sequence[TaskState]) -> float:
+def _network(states: Sequence[Scheduler.TaskState]) -> float:
     """The network's latency in seconds, as far as known, with the fastest dtype of each operator.
 
     The tasks may be only the alternatives. The times that these have to beat then stand for the

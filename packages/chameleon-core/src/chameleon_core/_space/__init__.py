@@ -1,14 +1,7 @@
 """Design spaces: knobs, legality, features and moves, all as arrays."""
 
-from chameleon_core._space.design import Configs, Constraint, DesignSpace, FeatureBlock, Keys
-from chameleon_core._space.knobs import (
-    Choice,
-    Factorization,
-    Knob,
-    Values,
-    flag,
-    recorded_features,
-)
+from chameleon_core._space.design import Configs, Constraint, DesignSpace
+from chameleon_core._space.knobs import Choice, Factorization, Knob, Values
 
 __all__ = [
     "Choice",
@@ -16,10 +9,6 @@ __all__ = [
     "Constraint",
     "DesignSpace",
     "Factorization",
-    "FeatureBlock",
-    "Keys",
     "Knob",
     "Values",
-    "flag",
-    "recorded_features",
 ]

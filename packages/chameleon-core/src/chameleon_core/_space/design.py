@@ -13,7 +13,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_core._space.knobs import Knob, Values
+from chameleon_core._errors import ConfigError
+from chameleon_core._space.knobs import Knob, Values, recorded_features
+from chameleon_core._words import did_you_mean
 
 _WORD_LIMIT = 2**63
 """A word encodes knobs with fewer combinations than this, so that it fits an int64."""
@@ -136,26 +138,6 @@ is the same one, another one that the compiler uses instead, or None if there is
 may take milliseconds, so it is made only for configurations that are about to be measured."""
 
 
-def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Replace each configuration by the configuration that the compiler really compiles for it.
-
-    Args:
-        resolve: a function that returns the compiled configuration for a given one, or None if it
-            has no program. If ``resolve`` is None, every configuration stays as it is.
-        configs: legal configurations, shape (n, knobs).
-
-    Returns:
-        One row for each configuration, shape (n, knobs). If a configuration has no program, all
-        entries of its row are -1, which is not legal.
-    """
-    if resolve is None:
-        return configs
-    answers = [resolve(tuple(row)) for row in configs.tolist()]
-    none = (-1,) * configs.shape[1]
-    rows = [none if config is None else config for config in answers]
-    return np.array(rows, np.int32).reshape(configs.shape)
-
-
 Configs = NDArray[np.int32]
 """Configurations as knob indices, shape (n, knobs)."""
 
@@ -174,42 +156,6 @@ class Constraint:
 
     reason: str
     holds: Callable[[Values], NDArray[np.bool_]]
-
-
-@attrs.frozen(kw_only=True)
-class FeatureBlock:
-    """Analytical features: numbers that a space computes from configurations, for cost models.
-
-    Cost models learn from these numbers, and from the features of knobs (``Knob.feature_table``).
-
-    Attributes:
-        names: the name of each column.
-        compute: a function of the knob values of n configurations, which returns an array of shape
-            (n, len(names)).
-        groups: the names of columns for each loop or buffer, by its name. A column is in at most
-            one group. By default, one group holds all columns. Models that read a program loop by
-            loop use the groups; the fingerprint of a space does not depend on them.
-
-    Raises:
-        ValueError: a group has a column that does not exist or that another group has.
-    """
-
-    names: tuple[str, ...]
-    compute: Callable[[Values], NDArray[np.floating[Any]]]
-    groups: tuple[tuple[str, tuple[str, ...]], ...] = attrs.field()
-
-    @groups.default
-    def _one_group(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        return (("structure", self.names),)
-
-    @groups.validator
-    def _check(self, _attribute: object, groups: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
-        grouped = [column for _, columns in groups for column in columns]
-        unknown = sorted(set(grouped) - set(self.names))
-        if unknown:
-            raise ValueError(f"groups of features name {unknown}, which are no columns")
-        if len(set(grouped)) != len(grouped):
-            raise ValueError("groups of features name a column twice")
 
 
 class ChosenValues(Mapping[str, NDArray[Any]]):
@@ -238,9 +184,6 @@ class ChosenValues(Mapping[str, NDArray[Any]]):
     def __len__(self) -> int:
         return len(self._knobs)
 
-
-Keys = NDArray[Any]
-"""Numbers that identify configurations, shape (n,): int64, or Python integers in larger spaces."""
 
 ENUMERABLE = 1 << 17
 """Spaces of at most this many index vectors are sampled from a list of all legal configurations."""
@@ -280,6 +223,44 @@ class DesignSpace:
             knob or no value of it.
     """
 
+    @attrs.frozen(kw_only=True)
+    class FeatureBlock:
+        """Analytical features: numbers that a space computes from configurations, for cost models.
+
+        Cost models learn from these numbers, and from the features of knobs
+        (``Knob.feature_table``).
+
+        Attributes:
+            names: the name of each column.
+            compute: a function of the knob values of n configurations, which returns an array of
+                shape (n, len(names)).
+            groups: the names of columns for each loop or buffer, by its name. A column is in at
+                most one group. By default, one group holds all columns. Models that read a program
+                loop by loop use the groups; the fingerprint of a space does not depend on them.
+
+        Raises:
+            ValueError: a group has a column that does not exist or that another group has.
+        """
+
+        names: tuple[str, ...]
+        compute: Callable[[Values], NDArray[np.floating[Any]]]
+        groups: tuple[tuple[str, tuple[str, ...]], ...] = attrs.field()
+
+        @groups.default
+        def _one_group(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+            return (("structure", self.names),)
+
+        @groups.validator
+        def _check(
+            self, _attribute: object, groups: tuple[tuple[str, tuple[str, ...]], ...]
+        ) -> None:
+            grouped = [column for _, columns in groups for column in columns]
+            unknown = sorted(set(grouped) - set(self.names))
+            if unknown:
+                raise ValueError(f"groups of features name {unknown}, which are no columns")
+            if len(set(grouped)) != len(grouped):
+                raise ValueError("groups of features name a column twice")
+
     def __init__(
         self,
         knobs: Sequence[Knob],
@@ -314,8 +295,75 @@ class DesignSpace:
         self._listed = None if only is None else ConfigSet(self._radix, self.size, only)
         none: Configs = np.empty((0, len(self.knobs)), np.int32)
         guesses = self.canonical(none if first_guesses is None else first_guesses)
-        guesses = resolved(resolve, guesses[self.legal(guesses)])
+        guesses = self.resolved(guesses[self.legal(guesses)])
         self.first_guesses = self.distinct(guesses[self.legal(guesses)])
+
+    def resolved(self, configs: Configs) -> Configs:
+        """Replace each configuration by the configuration that the compiler really compiles for it.
+
+        Args:
+            configs: legal configurations, shape (n, knobs).
+
+        Returns:
+            One row for each configuration, shape (n, knobs). If a configuration has no program, all
+            entries of its row are -1, which is not legal.
+        """
+        if self.resolve is None:
+            return configs
+        answers = [self.resolve(tuple(row)) for row in configs.tolist()]
+        none = (-1,) * configs.shape[1]
+        rows = [none if config is None else config for config in answers]
+        return np.array(rows, np.int32).reshape(configs.shape)
+
+    def knob(self, name: str) -> Knob:
+        """The knob of a name.
+
+        Raises:
+            ConfigError: the space has no such knob.
+        """
+        if name not in self.index:
+            raise ConfigError(
+                f"there is no knob '{name}'{did_you_mean(name, self.index)}",
+                hint=f"the knobs are {', '.join(self.index)}",
+            )
+        return self.knobs[self.index[name]]
+
+    def columns(self, values: Mapping[str, object]) -> dict[int, int]:
+        """The column number of each given knob, with the index of its value.
+
+        Args:
+            values: knob values by the name of the knob.
+
+        Raises:
+            ConfigError: the space has no such knob, or the knob has no such value.
+        """
+        if not isinstance(values, Mapping):
+            raise ConfigError(
+                f"fixed knobs are {values!r}, which says no values of them",
+                hint='name the value of each, as in fix={"tile": 4}',
+            )
+        knobs = ((self.knob(name), value) for name, value in values.items())
+        return {self.index[knob.name]: knob.encode(value) for knob, value in knobs}
+
+    @staticmethod
+    def recorded_features(
+        choices: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None
+    ) -> tuple[Sequence[str], NDArray[np.float32]]:
+        """Compute ``features`` from recorded knob values, without the design space.
+
+        A feature is NaN if only the space can compute it (``FeatureBlock``), or if the
+        configuration lacks the feature's knob.
+
+        Args:
+            choices: n configurations in the form that ``decode`` returns. Values may be lists
+                instead of tuples, as after reading JSON.
+            names: names of features, as in ``feature_names``. If None, all features that can be
+                computed, in order of first appearance.
+
+        Returns:
+            The names of the features, and the features of shape (n, len(names)).
+        """
+        return recorded_features(choices, names)
 
     def _condition(self, column: int) -> tuple[int, int, NDArray[np.bool_]]:
         """A conditional knob's column, its parent's column, and the parent's activating indices."""
@@ -378,11 +426,11 @@ class DesignSpace:
             configs[~self.active(configs)] = 0
         return configs
 
-    def keys(self, configs: Configs) -> Keys:
+    def keys(self, configs: Configs) -> NDArray[Any]:
         """A unique number for each configuration, shape (n,)."""
         return self._radix.encode(np.asarray(configs))
 
-    def from_keys(self, keys: Keys) -> Configs:
+    def from_keys(self, keys: NDArray[Any]) -> Configs:
         """The configurations with the given numbers, the inverse of ``keys``."""
         return self._radix.decode(keys)
 

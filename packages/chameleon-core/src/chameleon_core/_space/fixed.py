@@ -12,26 +12,6 @@ from numpy.typing import NDArray
 
 from chameleon_core._errors import ConfigError
 from chameleon_core._space.design import ENUMERABLE, Configs, DesignSpace, MixedRadix
-from chameleon_core._space.knobs import Knob
-from chameleon_core._words import did_you_mean
-
-
-def knob_of(space: DesignSpace, name: str) -> Knob:
-    """Find a knob of a design space by its name.
-
-    Args:
-        space: the design space.
-        name: the name of the knob.
-
-    Raises:
-        ConfigError: the space has no such knob.
-    """
-    if name not in space.index:
-        raise ConfigError(
-            f"there is no knob '{name}'{did_you_mean(name, space.index)}",
-            hint=f"the knobs are {', '.join(space.index)}",
-        )
-    return space.knobs[space.index[name]]
 
 
 def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int, ...]:
@@ -51,8 +31,8 @@ def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int
             hint='name a value of every knob, as in {"tile": 4, "unroll": 16}',
         )
     row = np.zeros((1, len(space.knobs)), np.int32)
-    for name, value in configuration.items():
-        row[0, space.index[knob_of(space, name).name]] = knob_of(space, name).encode(value)
+    for column, index in space.columns(configuration).items():
+        row[0, column] = index
     row = space.canonical(row)
     applies = space.active(row)[0]
     missing = [
@@ -171,22 +151,3 @@ def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
             hint="fix fewer knobs, or others; the other conditions of the space hold as before",
         )
     return part
-
-
-def fixed_columns(space: DesignSpace, values: Mapping[str, object]) -> dict[int, int]:
-    """The column number of each fixed knob, with the index of its value.
-
-    Args:
-        space: the design space.
-        values: the value of each fixed knob, by the knob's name.
-
-    Raises:
-        ConfigError: the space has no such knob, or the knob has no such value.
-    """
-    if not isinstance(values, Mapping):
-        raise ConfigError(
-            f"fixed knobs are {values!r}, which says no values of them",
-            hint='name the value of each, as in fix={"tile": 4}',
-        )
-    knobs = ((knob_of(space, name), value) for name, value in values.items())
-    return {space.index[knob.name]: knob.encode(value) for knob, value in knobs}

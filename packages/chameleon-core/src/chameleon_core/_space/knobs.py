@@ -187,11 +187,6 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def flag(name: str, *, when: tuple[str, tuple[int, ...]] | None = None) -> Choice:
-    """A knob that is off (index 0) or on (index 1)."""
-    return Choice(name=name, options=(False, True), when=when)
-
-
 @attrs.frozen(kw_only=True)
 class Factorization(Knob):
     """A knob that splits a loop: each value is ``parts`` factors whose product is ``extent``.
@@ -243,6 +238,13 @@ class Factorization(Knob):
             raise KeyError(factors)
         return int(rows[0])
 
+    @staticmethod
+    @cache
+    def divisors(extent: int) -> tuple[int, ...]:
+        """All divisors of a number, ascending."""
+        small = [d for d in range(1, math.isqrt(extent) + 1) if extent % d == 0]
+        return tuple(sorted({*small, *(extent // d for d in small)}))
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         return tuple(f"{self.name}.{part}" for part in range(self.parts))
@@ -250,13 +252,6 @@ class Factorization(Knob):
     @property
     def feature_table(self) -> NDArray[np.float32]:
         return np.log2(self.values).astype(np.float32)
-
-
-@cache
-def divisors(extent: int) -> tuple[int, ...]:
-    """All divisors of a number, ascending."""
-    small = [d for d in range(1, math.isqrt(extent) + 1) if extent % d == 0]
-    return tuple(sorted({*small, *(extent // d for d in small)}))
 
 
 @cache
@@ -268,7 +263,7 @@ def _factorizations(extent: int, parts: int) -> NDArray[np.int64]:
         rows = np.concatenate(
             [
                 np.insert(_factorizations(extent // first, parts - 1), 0, first, axis=1)
-                for first in divisors(extent)
+                for first in Factorization.divisors(extent)
             ]
         )
     rows.flags.writeable = False
@@ -282,20 +277,7 @@ Values = Mapping[str, NDArray[Any]]
 def recorded_features(
     choices: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None
 ) -> tuple[Sequence[str], NDArray[np.float32]]:
-    """Compute ``DesignSpace.features`` from recorded knob values, without the design space.
-
-    A feature is NaN if only the space can compute it (``FeatureBlock``), or if the configuration
-    lacks the feature's knob.
-
-    Args:
-        choices: n configurations in the form that ``DesignSpace.decode`` returns. Values may be
-            lists instead of tuples, as after reading JSON.
-        names: names of features, as in ``DesignSpace.feature_names``. If None, all features that
-            can be computed, in order of first appearance.
-
-    Returns:
-        The names of the features, and the features of shape (n, len(names)).
-    """
+    """Features of recorded knob values (``DesignSpace.recorded_features``)."""
     if names is None:
         known_names = (
             name for decoded in choices for knob in decoded.items() for name, _ in _features(*knob)

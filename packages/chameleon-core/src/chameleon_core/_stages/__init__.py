@@ -8,10 +8,10 @@ the build or run of one candidate raises an exception, this is a failed measurem
 from chameleon_core._arrays import Arrays
 from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
 from chameleon_core._stages.disturbance import Disturbance
-from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
+from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver
 from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
-from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
-from chameleon_core._stages.runner import Arrival, Device, MeasureStream, Rival, RivalTrace, Runner
+from chameleon_core._stages.record_database import RecordDatabase
+from chameleon_core._stages.runner import Device, MeasureStream, Rival, Runner
 from chameleon_core._stages.search import (
     Archive,
     Candidates,
@@ -19,18 +19,15 @@ from chameleon_core._stages.search import (
     Explorer,
     Observations,
     Sampler,
-    ScoreFunction,
     Scores,
     StageContext,
     Synthesizer,
-    TaskHistory,
     Visited,
 )
 
 __all__ = [
     "Archive",
     "Arrays",
-    "Arrival",
     "Baseline",
     "Builder",
     "Candidates",
@@ -46,22 +43,15 @@ __all__ = [
     "MeasureJob",
     "MeasureStream",
     "Observations",
-    "Record",
     "RecordDatabase",
-    "RecordKey",
     "Rival",
-    "RivalTrace",
     "Runner",
     "Sampler",
-    "ScoreFunction",
     "Scores",
     "SpaceProvider",
     "StageContext",
     "StageRef",
     "Synthesizer",
     "TargetResolver",
-    "TaskHistory",
-    "Trials",
     "Visited",
-    "Winner",
 ]

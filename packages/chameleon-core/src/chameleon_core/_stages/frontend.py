@@ -10,58 +10,10 @@ from typing import Any
 import attrs
 
 from chameleon_core._errors import ConfigError
-from chameleon_core._network_result import NetworkResult, OperatorCoverage
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._stages.code import SpaceProvider
 from chameleon_core._stages.jobs import ComparisonPlan
 from chameleon_core._task import Task
-
-
-class Trials(ABC):
-    """Lets a frontend measure a few tasks before a run, to make a choice such as a layout.
-
-    Attributes:
-        target: the resolved target.
-        measures_hardware: whether the runner times real hardware. If False, the times say nothing
-            about hardware.
-        seconds: wall-clock time in seconds that the choice should take at most; infinity for no
-            limit.
-    """
-
-    target: str
-    measures_hardware: bool
-    seconds: float = float("inf")
-
-    @abstractmethod
-    def best_seconds(
-        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
-    ) -> float | None:
-        """Measure the first guesses of a task's design space, and return the lowest time.
-
-        Args:
-            task: a task, which need not belong to the run.
-            guesses: the largest number of measurements.
-            seconds_to_beat: the time in seconds that another choice takes. A guess that is much
-                slower is timed fewer times.
-
-        Returns:
-            The lowest time in seconds. None if the task has no design space or no first guess, or
-            if all guesses fail.
-
-        Raises:
-            RunInterrupted: the user or a signal stopped the run.
-        """
-
-    def guessed_cost(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
-        """Estimate the cost of a task's first guess, without a measurement.
-
-        Args:
-            task: a task, which need not belong to the run.
-
-        Returns:
-            The estimated time, divided by the time that the task's operations take at the CPU's
-            full rate. None if the design space has no estimate.
-        """
-        return None
 
 
 class TargetResolver(ABC):
@@ -88,41 +40,6 @@ class TargetResolver(ABC):
         return {}
 
 
-@attrs.frozen(kw_only=True)
-class Winner:
-    """The configuration of a task that the delivery compiles: its best one, or else a guess.
-
-    Attributes:
-        task: the task.
-        config: knob indices in the design space of the task.
-        seconds: the time in the final comparison, or else in the search. None for a guess, which is
-            neither compiled nor checked nor timed yet.
-        alternatives: other configurations that were nearly as fast in the task's measurements.
-        guesses: configurations to use if this one fails, most promising first.
-        recorded: whether the configuration was compiled, checked and timed only in another run.
-            Like a guess, it must then be checked in this run.
-        predicted: whether a guess comes from a trained cost model, and not from the space.
-    """
-
-    task: Task
-    config: tuple[int, ...]
-    seconds: float | None = None
-    alternatives: tuple[tuple[int, ...], ...] = ()
-    guesses: tuple[tuple[int, ...], ...] = ()
-    recorded: bool = False
-    predicted: bool = False
-
-    @property
-    def measured(self) -> bool:
-        """Whether the configuration was compiled, checked and timed, in this run or another one."""
-        return self.seconds is not None
-
-    @property
-    def checked(self) -> bool:
-        """Whether the configuration was compiled and checked in this run."""
-        return self.measured and not self.recorded
-
-
 @attrs.frozen(kw_only=True, eq=False)
 class Delivery:
     """All that a frontend needs to deliver the model of a run (``Frontend.deliver``).
@@ -139,8 +56,42 @@ class Delivery:
         measures: whether the budget allows any measurement.
     """
 
+    @attrs.frozen(kw_only=True)
+    class Winner:
+        """The configuration of a task that the delivery compiles: its best one, or else a guess.
+
+        Attributes:
+            task: the task.
+            config: knob indices in the design space of the task.
+            seconds: the time in the final comparison, or else in the search. None for a guess,
+                which is neither compiled nor checked nor timed yet.
+            alternatives: other configurations that were nearly as fast in the task's measurements.
+            guesses: configurations to use if this one fails, most promising first.
+            recorded: whether the configuration was compiled, checked and timed only in another run.
+                Like a guess, it must then be checked in this run.
+            predicted: whether a guess comes from a trained cost model, and not from the space.
+        """
+
+        task: Task
+        config: tuple[int, ...]
+        seconds: float | None = None
+        alternatives: tuple[tuple[int, ...], ...] = ()
+        guesses: tuple[tuple[int, ...], ...] = ()
+        recorded: bool = False
+        predicted: bool = False
+
+        @property
+        def measured(self) -> bool:
+            """Whether the configuration was compiled, checked and timed, in any run."""
+            return self.seconds is not None
+
+        @property
+        def checked(self) -> bool:
+            """Whether the configuration was compiled and checked in this run."""
+            return self.measured and not self.recorded
+
     target: str
-    winners: Sequence[Winner]
+    winners: Sequence[Delivery.Winner]
     space: SpaceProvider
     folder: Path
     threads: int
@@ -150,6 +101,71 @@ class Delivery:
 
 class Frontend(ABC):
     """Splits a pipeline's ``model`` into tasks, and may deliver a network at the end."""
+
+    class Trials(ABC):
+        """Lets a frontend measure a few tasks before a run, to make a choice such as a layout.
+
+        Attributes:
+            target: the resolved target.
+            measures_hardware: whether the runner times real hardware. If False, the times say
+                nothing about hardware.
+            seconds: wall-clock time in seconds that the choice should take at most; infinity for no
+                limit.
+        """
+
+        target: str
+        measures_hardware: bool
+        seconds: float = float("inf")
+
+        @abstractmethod
+        def best_seconds(
+            self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
+        ) -> float | None:
+            """Measure the first guesses of a task's design space, and return the lowest time.
+
+            Args:
+                task: a task, which need not belong to the run.
+                guesses: the largest number of measurements.
+                seconds_to_beat: the time in seconds that another choice takes. A guess that is much
+                    slower is timed fewer times.
+
+            Returns:
+                The lowest time in seconds. None if the task has no design space or no first guess,
+                or if all guesses fail.
+
+            Raises:
+                RunInterrupted: the user or a signal stopped the run.
+            """
+
+        def guessed_cost(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
+            """Estimate the cost of a task's first guess, without a measurement.
+
+            Args:
+                task: a task, which need not belong to the run.
+
+            Returns:
+                The estimated time, divided by the time that the task's operations take at the CPU's
+                full rate. None if the design space has no estimate.
+            """
+            return None
+
+    @attrs.frozen(kw_only=True)
+    class Coverage:
+        """An operator of a model, and whether Chameleon can compile it.
+
+        Attributes:
+            name: the operator's name.
+            occurrences: the number of occurrences in the model.
+            assumed: the number of occurrences for which only the operator's name could be checked,
+                because its arguments are unknown.
+            missing: the reasons why the operator cannot be compiled, each with a sentence about the
+                next step.
+        """
+
+        name: str
+        occurrences: int
+        assumed: int = 0
+        missing: Mapping[str, str] = attrs.field(factory=dict)
 
     def compute_in(self, precision: Any) -> None:
         """Let the network also compute in some dtypes other than float32.
@@ -190,7 +206,7 @@ class Frontend(ABC):
             threads: the number of threads that kernels are delivered for.
         """
 
-    def coverage(self) -> Sequence[OperatorCoverage] | None:
+    def coverage(self) -> Sequence[Frontend.Coverage] | None:
         """List the model's operators without compiling them.
 
         The result is None if the frontend cannot list them.
@@ -226,7 +242,7 @@ class Frontend(ABC):
         """
         return None
 
-    def decide(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
+    def decide(self, trials: Frontend.Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
         """Make a choice that the tasks depend on, such as a network's layout, by measurements.
 
         Chameleon calls this method before ``tasks`` when a run begins. The run folder keeps the

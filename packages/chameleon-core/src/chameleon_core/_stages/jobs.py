@@ -9,6 +9,8 @@ from typing import Any, Self
 import attrs
 
 from chameleon_core._pipeline.schema import StageSpec
+from chameleon_core._pipeline.stage_reader import options_for
+from chameleon_core._plugins.factory import load_factory
 from chameleon_core._task import Task
 
 
@@ -28,6 +30,15 @@ class StageRef:
     def of(cls, spec: StageSpec) -> Self:
         """The reference of a stage that a pipeline names."""
         return cls(factory=spec.factory, options=spec.options_json)
+
+    def create(self) -> Any:
+        """Import the class of the stage, and make the stage.
+
+        Raises:
+            ChameleonError: the class cannot be imported, or its options have faults.
+        """
+        factory = load_factory(self.factory)
+        return factory(options_for(factory, self.options))
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -25,19 +25,6 @@ from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, S
 from chameleon_core._task import Task
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class Arrival:
-    """A measurement, with the job that it belongs to.
-
-    Attributes:
-        job: the job, the same object that was submitted.
-        measurement: the measurement of one of the job's configurations.
-    """
-
-    job: MeasureJob
-    measurement: Measurement
-
-
 class MeasureStream(Closeable, ABC):
     """Measures jobs for one target. The jobs may overlap. A context manager.
 
@@ -45,6 +32,18 @@ class MeasureStream(Closeable, ABC):
     configuration of every job gets exactly one measurement. The stream may choose the order of
     jobs, but an earlier job should not wait for a later one.
     """
+
+    @attrs.frozen(kw_only=True, eq=False)
+    class Arrival:
+        """A measurement, with the job that it belongs to.
+
+        Attributes:
+            job: the job, the same object that was submitted.
+            measurement: the measurement of one of the job's configurations.
+        """
+
+        job: MeasureJob
+        measurement: Measurement
 
     @abstractmethod
     def submit(self, job: MeasureJob) -> None:
@@ -55,7 +54,7 @@ class MeasureStream(Closeable, ABC):
         """
 
     @abstractmethod
-    def poll(self, timeout: float | None = None) -> Arrival | None:
+    def poll(self, timeout: float | None = None) -> MeasureStream.Arrival | None:
         """Wait for the next measurement.
 
         Args:
@@ -99,10 +98,10 @@ class OrderedStream(MeasureStream):
 
     def __init__(self) -> None:
         self._waiting: deque[MeasureJob] = deque()
-        self._current: Generator[Arrival, None, None] | None = None
+        self._current: Generator[MeasureStream.Arrival, None, None] | None = None
 
     @abstractmethod
-    def _begin(self) -> Generator[Arrival, None, None]:
+    def _begin(self) -> Generator[MeasureStream.Arrival, None, None]:
         """Take one or more of the waiting jobs, and measure them."""
 
     @property
@@ -112,7 +111,7 @@ class OrderedStream(MeasureStream):
     def submit(self, job: MeasureJob) -> None:
         self._waiting.append(job)
 
-    def poll(self, timeout: float | None = None) -> Arrival | None:
+    def poll(self, timeout: float | None = None) -> MeasureStream.Arrival | None:
         del timeout  # a measurement cannot be left half-way
         while self.busy:
             if self._current is None:
@@ -141,12 +140,12 @@ class JobAfterJob(OrderedStream):
         super().__init__()
         self._measure = measure
 
-    def _begin(self) -> Generator[Arrival, None, None]:
+    def _begin(self) -> Generator[MeasureStream.Arrival, None, None]:
         job = self._waiting.popleft()
         measurements = self._measure(job)
         try:
             for measurement in measurements:
-                yield Arrival(job=job, measurement=measurement)
+                yield MeasureStream.Arrival(job=job, measurement=measurement)
         finally:
             # A runner's measurements need not come from a generator.
             getattr(measurements, "close", lambda: None)()
@@ -248,9 +247,9 @@ class Runner(Closeable, ABC):
         """All facts that times depend on, except for task and space, as JSON values.
 
         They include threads, the compiler's version and the state of the caches. If they are equal,
-        another machine of the same kind can reuse the records (``RecordKey.conditions``). So they
-        must not include facts about a single machine. None means that records are not shared.
-        Chameleon calls this method after it has entered the runner's context.
+        another machine of the same kind can reuse the records (``RecordDatabase.Key.conditions``).
+        So they must not include facts about a single machine. None means that records are not
+        shared. Chameleon calls this method after it has entered the runner's context.
         """
         return None
 
@@ -337,37 +336,37 @@ class Device(ABC):
         """Release the device, even if it is lost. A second call does nothing."""
 
 
-@attrs.frozen(kw_only=True)
-class RivalTrace:
-    """The progress of a rival (another tuner) on one task, as points over time.
-
-    Attributes:
-        at_seconds: for each point, the wall-clock time in seconds since the rival's start, rising.
-        measurements: for each point, the number of configurations that the rival had measured.
-        best_seconds: for each point, the rival's lowest kernel time so far in seconds, scaled so
-            that it can be compared with ``final_seconds``. Infinity before the rival's first
-            success.
-        failed: the number of failed measurements.
-        final_seconds: the time of the rival's best kernel in seconds, measured in the same way as
-            Chameleon's kernels. None if the rival has no valid kernel.
-        details: facts about the rival's run as JSON values, which are stored with the trace.
-    """
-
-    at_seconds: tuple[float, ...]
-    measurements: tuple[int, ...]
-    best_seconds: tuple[float, ...]
-    failed: int = 0
-    final_seconds: float | None = None
-    details: Mapping[str, Any] = attrs.field(factory=dict)
-
-
 class Rival(ABC):
     """A rival: another tuner, which runs in its own processes."""
+
+    @attrs.frozen(kw_only=True)
+    class Trace:
+        """The progress of a rival (another tuner) on one task, as points over time.
+
+        Attributes:
+            at_seconds: for each point, the wall-clock time in seconds since the rival's start,
+                rising.
+            measurements: for each point, the number of configurations that the rival had measured.
+            best_seconds: for each point, the rival's lowest kernel time so far in seconds, scaled
+                so that it can be compared with ``final_seconds``. Infinity before the rival's first
+                success.
+            failed: the number of failed measurements.
+            final_seconds: the time of the rival's best kernel in seconds, measured in the same way
+                as Chameleon's kernels. None if the rival has no valid kernel.
+            details: facts about the rival's run as JSON values, which are stored with the trace.
+        """
+
+        at_seconds: tuple[float, ...]
+        measurements: tuple[int, ...]
+        best_seconds: tuple[float, ...]
+        failed: int = 0
+        final_seconds: float | None = None
+        details: Mapping[str, Any] = attrs.field(factory=dict)
 
     @abstractmethod
     def tune(
         self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
-    ) -> RivalTrace:
+    ) -> Rival.Trace:
         """Tune a task until a limit is reached.
 
         Args:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._space import Configs, DesignSpace, Keys
+from chameleon_core._space import Configs, DesignSpace
 from chameleon_core._task import Task
 
 
@@ -90,21 +90,6 @@ class Observations:
 Shared = TypeVar("Shared")
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class TaskHistory:
-    """All measurements of one task, from which the stages of other tasks may learn.
-
-    Attributes:
-        task: the task.
-        space: the design space of the configurations.
-        observations: the measurements, in the order in which they were proposed.
-    """
-
-    task: Task
-    space: DesignSpace
-    observations: Observations
-
-
 class Archive:
     """Lets the stages of one task learn from the other tasks of a run.
 
@@ -112,11 +97,25 @@ class Archive:
     content depends only on the seed.
     """
 
+    @attrs.frozen(kw_only=True, eq=False)
+    class History:
+        """All measurements of one task, from which the stages of other tasks may learn.
+
+        Attributes:
+            task: the task.
+            space: the design space of the configurations.
+            observations: the measurements, in the order in which they were proposed.
+        """
+
+        task: Task
+        space: DesignSpace
+        observations: Observations
+
     def __init__(self) -> None:
-        self._histories: dict[str, TaskHistory] = {}
+        self._histories: dict[str, Archive.History] = {}
         self._shared: dict[str, Any] = {}
 
-    def record(self, history: TaskHistory) -> None:
+    def record(self, history: Archive.History) -> None:
         """Store all measurements of a task so far, for stages of other tasks that learn from them.
 
         Chameleon calls this method after every batch.
@@ -126,7 +125,7 @@ class Archive:
         """
         self._histories[history.task.key] = history
 
-    def others(self, task: Task) -> list[TaskHistory]:
+    def others(self, task: Task) -> list[Archive.History]:
         """The measurements of all other tasks, in the order in which they were first measured.
 
         Tasks with the same ``Task.key`` count as the same task, even if their names differ. So a
@@ -149,7 +148,6 @@ class Archive:
 
 
 Scores = NDArray[np.float64]
-ScoreFunction = Callable[[Configs], Scores]
 
 
 @attrs.frozen(kw_only=True)
@@ -218,7 +216,7 @@ class Visited:
 
     def unvisited(self, configs: Configs) -> NDArray[np.bool_]:
         """Whether each configuration is unvisited, shape (n,)."""
-        keys: Keys = self._space.keys(configs)
+        keys = self._space.keys(configs)
         return np.fromiter((key not in self._keys for key in keys.tolist()), bool, len(keys))
 
     def sample(self, count: int, rng: np.random.Generator) -> Configs:
@@ -243,8 +241,13 @@ class Visited:
 class Explorer(ABC):
     """Searches the design space and proposes candidates."""
 
+    ScoreFunction = Callable[[Configs], Scores]
+    """Predicts the quality of configurations, of shape (n, knobs); higher is better."""
+
     @abstractmethod
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: Explorer.ScoreFunction | None, visited: Visited, count: int
+    ) -> Candidates:
         """Propose up to ``count`` distinct legal configurations that are unvisited.
 
         Args:

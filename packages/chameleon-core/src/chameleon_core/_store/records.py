@@ -16,7 +16,7 @@ from chameleon_core._errors import ChameleonError, RunFolderError
 from chameleon_core._measurement import FailureKind, Measurement, Spending
 from chameleon_core._run_files import RunFile
 from chameleon_core._stages.jobs import TUNED, Contender
-from chameleon_core._stages.record_database import Record, RecordKey
+from chameleon_core._stages.record_database import RecordDatabase
 from chameleon_core._store.sqlite_file import SQLiteFile
 from chameleon_core._task import Task
 
@@ -125,26 +125,6 @@ _PRESENT = "present/{key}"
 
 
 @attrs.frozen(kw_only=True)
-class StoredTask:
-    """A task in the store, with the design space that its records belong to.
-
-    Attributes:
-        id: the id of the row, to which measurements refer.
-        task: the task.
-        space: the name of the plugin that made the design space.
-        fingerprint: the fingerprint of the design space. Records with another fingerprint do not
-            apply.
-        spending: the seconds that the task's search has taken so far, by part.
-    """
-
-    id: int
-    task: Task
-    space: str
-    fingerprint: str
-    spending: Spending
-
-
-@attrs.frozen(kw_only=True)
 class StoredComparison:
     """The final comparison of a task with its baselines, as the store keeps it.
 
@@ -182,6 +162,25 @@ class RecordStore(SQLiteFile):
             newer version. Every method raises this error if the disk is
             full or the file cannot be read any more.
     """
+
+    @attrs.frozen(kw_only=True)
+    class TaskRow:
+        """A task in the store, with the design space that its records belong to.
+
+        Attributes:
+            id: the id of the row, to which measurements refer.
+            task: the task.
+            space: the name of the plugin that made the design space.
+            fingerprint: the fingerprint of the design space. Records with another fingerprint do
+                not apply.
+            spending: the seconds that the task's search has taken so far, by part.
+        """
+
+        id: int
+        task: Task
+        space: str
+        fingerprint: str
+        spending: Spending
 
     version = SCHEMA_VERSION
     schema = _SCHEMA
@@ -237,7 +236,7 @@ class RecordStore(SQLiteFile):
 
     @property
     def conditions(self) -> Mapping[str, Any] | None:
-        """The conditions of all measurements (``RecordKey.conditions``).
+        """The conditions of all measurements (``RecordDatabase.Key.conditions``).
 
         The value is None if the conditions are unknown, or are not the same for all.
         """
@@ -246,7 +245,7 @@ class RecordStore(SQLiteFile):
 
     # -- tasks --------------------------------------------------------------------------------
 
-    def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:
+    def add_task(self, task: Task, space: str, fingerprint: str) -> RecordStore.TaskRow:
         """Return the row of a task, or add the row if the store does not have it.
 
         If the row exists, the task's name and other values that are not part of its key are
@@ -271,13 +270,13 @@ class RecordStore(SQLiteFile):
         self.set_fact(_PRESENT.format(key=task.key), added.id)
         return added
 
-    def tasks(self) -> list[StoredTask]:
+    def tasks(self) -> list[RecordStore.TaskRow]:
         """All tasks, in the order in which they were added."""
         return self._select(
             _stored_task, "SELECT id, task, space, fingerprint, spending FROM tasks ORDER BY id"
         )
 
-    def present_tasks(self) -> list[StoredTask]:
+    def present_tasks(self) -> list[RecordStore.TaskRow]:
         """All tasks of the store, each with its latest design space.
 
         A task has a row for each design space with which a process added it. The method ``tasks``
@@ -289,10 +288,10 @@ class RecordStore(SQLiteFile):
             if self.fact(_PRESENT.format(key=stored.task.key)) in {None, stored.id}
         ]
 
-    def key(self, stored: StoredTask) -> RecordKey:
+    def key(self, stored: RecordStore.TaskRow) -> RecordDatabase.Key:
         """The key of a task's records. Its ``conditions`` are empty if they are unknown."""
         conditions = self.conditions or {}
-        return RecordKey.of(stored.task, stored.space, stored.fingerprint, conditions)
+        return RecordDatabase.Key.of(stored.task, stored.space, stored.fingerprint, conditions)
 
     # -- measurements -------------------------------------------------------------------------
 
@@ -318,7 +317,7 @@ class RecordStore(SQLiteFile):
                 space.
             spending: the seconds that the task's search has taken so far, by part.
             origin: the stage that proposed the configuration
-                (``chameleon_core._loop.round.batch.Origin``).
+                (``Measurement.Origin``).
             score: the cost model's score when the configuration was proposed, in the model's own
                 unit; higher is better.
             measured_at: the time of the measurement, in seconds since 1970; by default the present
@@ -432,7 +431,9 @@ class RecordStore(SQLiteFile):
         sql = "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?"
         return self._first(json_of, sql, (task_id, dumped([int(index) for index in config])))
 
-    def records(self, stored: StoredTask) -> list[tuple[Record, str | None]]:
+    def records(
+        self, stored: RecordStore.TaskRow
+    ) -> list[tuple[RecordDatabase.Record, str | None]]:
         """A task's measurements as records, each with the stage that proposed it."""
         columns = zip(
             self.measurements(stored.id),
@@ -442,7 +443,7 @@ class RecordStore(SQLiteFile):
             strict=True,
         )
         return [
-            (Record(measurement=measurement, knobs=knobs, measured_at=at), origin)
+            (RecordDatabase.Record(measurement=measurement, knobs=knobs, measured_at=at), origin)
             for measurement, knobs, at, origin in columns
         ]
 
@@ -492,9 +493,9 @@ class RecordStore(SQLiteFile):
             ) from error
 
 
-def _stored_task(row: tuple[Any, ...]) -> StoredTask:
+def _stored_task(row: tuple[Any, ...]) -> RecordStore.TaskRow:
     number, task, space, fingerprint, spending = row
-    return StoredTask(
+    return RecordStore.TaskRow(
         id=number,
         task=Task(**json.loads(task)),
         space=space,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Configs, DesignSpace, ScoreFunction, Scores
+from chameleon_core.plugin_api import Configs, DesignSpace, Explorer, Scores
 from numpy.typing import NDArray
 
 from chameleon_explorers._ppo.states import States
@@ -65,7 +65,7 @@ class EpisodeBatch:
     def __init__(
         self,
         space: DesignSpace,
-        score: ScoreFunction,
+        score: Explorer.ScoreFunction,
         starts: Configs,
         *,
         rng: np.random.Generator,

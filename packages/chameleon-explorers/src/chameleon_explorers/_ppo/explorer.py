@@ -12,7 +12,6 @@ from chameleon_core.plugin_api import (
     Configs,
     Explorer,
     Observations,
-    ScoreFunction,
     StageContext,
     Visited,
 )
@@ -60,7 +59,9 @@ class PPOExplorer(Explorer):
     def observe(self, observations: Observations) -> None:
         self._elites = observations.fastest[: self._options.elites]
 
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: Explorer.ScoreFunction | None, visited: Visited, count: int
+    ) -> Candidates:
         if score is None:
             configs = visited.sample(count, self._rng)
             return Candidates(configs=configs, scores=np.zeros(len(configs)))
@@ -72,7 +73,7 @@ class PPOExplorer(Explorer):
                 steps = self._walk(score, starts, best)
         return best.fill(score, self._rng, steps)
 
-    def _walk(self, score: ScoreFunction, starts: Configs, best: BestSet) -> int:
+    def _walk(self, score: Explorer.ScoreFunction, starts: Configs, best: BestSet) -> int:
         """Walk all episodes while the agent learns, and return the number of steps."""
         options = self._options
         episodes = EpisodeBatch(

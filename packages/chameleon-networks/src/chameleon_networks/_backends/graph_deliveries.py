@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import structlog
 import torch
-from chameleon_core.api import in_one_line, local_plugin_paths
+from chameleon_core.api import local_plugins, words
 from chameleon_core.plugin_api import ExitCode, records_location
 from chameleon_system.api import (
     cache_key,
@@ -228,7 +228,7 @@ def _exports() -> Any:
 def _error_in(log: str) -> str:
     """The error of a run in one line, from the end of its output."""
     _, error, rest = f"\n{log}".rpartition("\nerror: ")
-    line = in_one_line(rest)
+    line = words.in_one_line(rest)
     return line[:_LONGEST] if error else line[-_LONGEST:]
 
 
@@ -240,7 +240,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     facts = [
         _FORM,
         cache_key(_DISTRIBUTIONS, ()),
-        local_plugin_paths(),
+        local_plugins.paths(),
         cores,
         threads,
     ]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import structlog
 import torch
-from chameleon_core.api import in_one_line
+from chameleon_core.api import words
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import first_line
 from torch import Tensor, fx, nn
@@ -138,9 +138,9 @@ def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | N
             kept.store_outputs(answers, samples)
     except ConfigError as error:
         kept.forget()
-        raise FallbackError(in_one_line(error)) from error
+        raise FallbackError(words.in_one_line(error)) from error
     except Exception as error:  # noqa: BLE001 - the run may succeed, or raises the same error
-        log.info("graph_not_kept", reason=in_one_line(error))
+        log.info("graph_not_kept", reason=words.in_one_line(error))
         kept.forget()
         return None
     return kept.forget

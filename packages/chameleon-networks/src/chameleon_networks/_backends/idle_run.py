@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE
 
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import load_factory
 from chameleon_system.api import (
     ChildProcess,
@@ -70,7 +70,7 @@ def wait() -> None:
         for name in _IMPORTS:
             load_factory(name)
         for kind, name in _STAGES:
-            load_factory(default_registry().record(kind, name).factory)
+            load_factory(Registry.default().record(kind, name).factory)
     if folder := os.fsdecode(sys.stdin.buffer.readline().rstrip(b"\n")):
         os.chdir(folder)
         runpy.run_module("chameleon_cli", run_name="__main__")

@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 import torch
-from chameleon_core.api import in_one_line
+from chameleon_core.api import words
 from chameleon_system.api import write_atomic
 from torch import Tensor, fx
 from torch.autograd import forward_ad
@@ -176,7 +176,7 @@ class CompiledGraph:
                 try:
                     answer = self._computed(network, arguments)
                 except Exception as error:  # noqa: BLE001 - torch answers
-                    self._stay(f"its network failed: {in_one_line(error)}")
+                    self._stay(f"its network failed: {words.in_one_line(error)}")
                 else:
                     if self._is_to_compare():
                         self._compare_again(network, arguments)
@@ -336,9 +336,9 @@ class CompiledGraph:
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread
             with self._first:  # a call may just be trying the predicted network
                 if self._comparisons is None and self._folder is self._tried:
-                    self._stay(in_one_line(error))
+                    self._stay(words.in_one_line(error))
                 else:
-                    log.info("tuned_network_not_made", reason=in_one_line(error))
+                    log.info("tuned_network_not_made", reason=words.in_one_line(error))
         finally:
             self._awaits = False
 
@@ -436,9 +436,9 @@ class CompiledGraph:
         if self._network is network:
             self._network = None
         if self._network is not None or self._awaits:
-            log.info("network_not_used", reason=in_one_line(error))
+            log.info("network_not_used", reason=words.in_one_line(error))
         else:
-            self._stay(in_one_line(error))
+            self._stay(words.in_one_line(error))
 
     def _stay(self, reason: str) -> None:
         """Let torch's own code compute all later calls, and log the reason once."""

@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_core.api import KernelTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, TargetError
 from chameleon_system.api import AnswerStream, Message, read_requests, temporary_folder
 from chameleon_tvm.api import WAY_OUT, first_line
@@ -305,7 +305,7 @@ class NetworkCheck:
         return False
 
 
-def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
+def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[NetworkResult.Kernel]]:
     """Run the network as a delivered one: its outputs, and the seconds of its kernels."""
     network = load(folder)
     profiler = Profiler(folder, inputs)

@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import click
 from chameleon_cli.api import seconds
-from chameleon_core.api import counted
+from chameleon_core.api import words
 from chameleon_system.api import user_cache_folder
 
 from chameleon_networks._backends import COMPILED_MODULES
@@ -57,7 +57,7 @@ def command(older_than: float | None, *, as_json: bool) -> None:
         size, age = f"{network.bytes / _MIB:8.1f} MiB", f"{network.age / _DAY:6.1f} days ago"
         click.echo(f"{network.name}  {size}  {age}  {network.state}")
     gone = f", {len(removed)} removed" if removed else ""
-    click.echo(f"{counted(len(left), 'item')} in {folder}{gone}")
+    click.echo(f"{words.counted(len(left), 'item')} in {folder}{gone}")
 
 
 @attrs.frozen(kw_only=True)

@@ -18,13 +18,13 @@ def compile_run(
 ) -> NetworkResult:
     """Compile the network of a run folder again from stored measurements, without tuning."""
     with results_alone(), RunView(folder) as run:
-        pipeline = runs.pipeline_of(run, trust_source=trust_source)
+        pipeline = run.subject(trust_source=trust_source)
         if max_error is not None:
             pipeline = runs.with_max_error(pipeline, max_error)
         return runs.network_of(pipeline, run).deliver(
             Delivery(
                 target=run.target,
-                winners=(*runs.winners_of(run), *runs.guesses_for(run, pipeline)),
+                winners=(*run.winners, *run.guesses(pipeline)),
                 space=pipeline.space.create(),
                 folder=(output or folder / RunFile.NETWORK).absolute(),
                 threads=runs.threads_of(run),

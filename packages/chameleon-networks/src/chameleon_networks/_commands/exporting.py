@@ -8,11 +8,11 @@ from pathlib import Path
 import attrs
 import click
 from chameleon_cli.api import results_alone
-from chameleon_core.api import RunFile, RunView, check_tasks, did_you_mean, frontend_of
-from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner, recalled
+from chameleon_core.api import RunFile, RunView, check_tasks, words
+from chameleon_core.plugin_api import ConfigError, Delivery, RunFolderError
 from chameleon_tvm.api import Exported
 
-from chameleon_networks._commands.runs import pipeline_of, threads_of, winners_of
+from chameleon_networks._commands.runs import threads_of
 from chameleon_networks._export.bundles import (
     write_c_bundles,
     write_libraries,
@@ -37,10 +37,9 @@ def export_run(
     with results_alone():
         with RunView(folder) as run:
             # Only the form `metaschedule` needs the model as well as the records.
-            pipeline = pipeline_of(run, trust_source=trust_source or form != METASCHEDULE)
-            measured = winners_of(run)
-            frontend = frontend_of(pipeline)
-            recalled(pipeline, frontend, run.store)
+            pipeline = run.subject(trust_source=trust_source or form != METASCHEDULE)
+            measured = run.winners
+            frontend = run.frontend(pipeline)
             threads = threads_of(run)
         space = pipeline.space
         network_alone = form == C and not only and isinstance(frontend, LazyFrontend)
@@ -68,7 +67,9 @@ def export_run(
         return write_libraries(winners, space.create(), output, threads)
 
 
-def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> list[Winner]:
+def _chosen(
+    winners: Sequence[Delivery.Winner], only: tuple[str, ...], folder: Path
+) -> list[Delivery.Winner]:
 
     names = [winner.task.name for winner in winners]
     chosen: set[str] = set()
@@ -78,7 +79,7 @@ def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> l
         if not hits:
             known = dict.fromkeys(part for full in names for part in (full, full.split(" ")[0]))
             raise ConfigError(
-                f"{folder} has no measured operator {name!r}{did_you_mean(name, known)}",
+                f"{folder} has no measured operator {name!r}{words.did_you_mean(name, known)}",
                 hint=f"It has {', '.join(names) or 'none'}.",
             )
         chosen.update(hits)

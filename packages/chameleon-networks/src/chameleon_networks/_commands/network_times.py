@@ -12,10 +12,10 @@ import attrs
 import click
 from chameleon_bench.api import estimate
 from chameleon_cli.api import duration, print_table, results_alone
-from chameleon_core.api import InferenceResult, RivalTime, RunView, counted
+from chameleon_core.api import NetworkResult, RunView, words
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
-from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
+from chameleon_networks._commands.runs import delivered_in, network_of, threads_of
 from chameleon_networks._comparison.comparison import Compared, FrameworkTimes, compare_networks
 from chameleon_networks._comparison.reduced_precision import ComputedPrecision
 from chameleon_networks._frameworks import AS_IT_COMES
@@ -70,7 +70,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
     """Time the delivered network of a run folder, in each bucket of shapes."""
     with results_alone():
         with RunView(folder) as run:
-            work = network_of(pipeline_of(run, trust_source=trust_source), run)
+            work = network_of(run.subject(trust_source=trust_source), run)
             threads = threads_of(run)
         delivered = delivered_in(folder)
         buckets = {
@@ -260,17 +260,17 @@ def _in_words(asked: str) -> str:
     return "as they come" if asked == AS_IT_COMES else f"in {asked}"
 
 
-def _result(contenders: Mapping[str, Summary]) -> InferenceResult:
+def _result(contenders: Mapping[str, Summary]) -> NetworkResult:
     """The result of a comparison in several precisions, without what its messages do not need."""
     rivals = {
-        name: RivalTime(
+        name: NetworkResult.Rival(
             **{key: row[key] for key in ("asked", "precision", "max_relative_error")},
             seconds=row["median_seconds"],
         )
         for name, row in contenders.items()
     }
     own = contenders.get(OURS, {}).get("precisions", ())
-    return InferenceResult(rivals_reduced=rivals, precisions=own)
+    return NetworkResult(rivals_reduced=rivals, precisions=own)
 
 
 HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "best way")
@@ -287,9 +287,9 @@ def _request_ratios(times: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 def _show_streams(summary: Summary, neighbours: int) -> None:
     """Print the figures with clients as a table, and the ratios."""
-    beside = f", {counted(neighbours, 'busy neighbour')}" if neighbours else ""
+    beside = f", {words.counted(neighbours, 'busy neighbour')}" if neighbours else ""
     for streams, figures in summary["streams"].items():
-        click.echo(f"{counted(int(streams), 'client')}{beside}")
+        click.echo(f"{words.counted(int(streams), 'client')}{beside}")
         rows = [
             (
                 name,

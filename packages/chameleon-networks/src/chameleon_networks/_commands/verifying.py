@@ -15,7 +15,7 @@ import click
 import numpy as np
 import structlog
 from chameleon_cli.api import print_table, results_alone
-from chameleon_core.api import RunFile, RunView, counted
+from chameleon_core.api import RunFile, RunView, words
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitCode
 from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
@@ -78,11 +78,11 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
     if folder.name == RunFile.NETWORK and (folder / MANIFEST).exists():
         folder = folder.parent
     with results_alone(), RunView(folder) as run:
-        pipeline = runs.pipeline_of(run, trust_source=trust_source)
+        pipeline = run.subject(trust_source=trust_source)
         work, delivered = runs.network_of(pipeline, run), runs.delivered_in(folder)
         winners = {
             winner.task.key: winner
-            for winner in (*runs.winners_of(run), *runs.guesses_for(run, pipeline))
+            for winner in (*run.winners, *run.guesses(pipeline))
             if not winner.task.alternative_of
         }
         kernels = Kernels(winners, pipeline.space.create(), run.target)
@@ -118,7 +118,7 @@ def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) ->
 def _show_bucket(name: str, one: Verification) -> None:
     where = f"bucket {name}: " if name else ""
     allowed = "" if one.tolerance is None else f"; an error of {one.tolerance:.1e} is allowed"
-    inferences = counted(one.batches, "inference")
+    inferences = words.counted(one.batches, "inference")
     click.echo(f"{where}{inferences} compared with {one.reference}{allowed}")
     rows = [
         (

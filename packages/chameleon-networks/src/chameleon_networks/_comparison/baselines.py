@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.api import Footprint, NetworkResult
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, fall_back
 from chameleon_tvm.api import one_line, telling_line
 
@@ -163,7 +163,7 @@ class Baselines:
         return attrs.evolve(
             result,
             footprint={
-                process.name: Footprint(memory_bytes=process.about()["memory_bytes"])
+                process.name: NetworkResult.Footprint(memory_bytes=process.about()["memory_bytes"])
                 for process in processes
                 if process.name in others
             },

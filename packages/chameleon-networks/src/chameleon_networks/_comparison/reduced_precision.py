@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.api import NetworkResult, RivalTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import display_name, one_line
@@ -183,12 +183,12 @@ class ReducedFrameworks:
         )
         return process
 
-    def results(self, seconds: Mapping[str, float | None]) -> dict[str, RivalTime]:
+    def results(self, seconds: Mapping[str, float | None]) -> dict[str, NetworkResult.Rival]:
         """The precision, seconds and error of each framework that was timed, by name."""
         times = {}
         for name, about in self.about.items():
             if (took := seconds.get(name)) is not None:
-                times[name] = RivalTime(
+                times[name] = NetworkResult.Rival(
                     asked=about.asked,
                     precision=about.precision,
                     seconds=took,
@@ -199,7 +199,7 @@ class ReducedFrameworks:
         return times
 
 
-def sum_reduced_times(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
+def sum_reduced_times(results: Sequence[NetworkResult]) -> dict[str, NetworkResult.Rival]:
     """Sum the times, and take the largest errors, of frameworks timed in every bucket."""
     times = [result.rivals_reduced for result in results]
     return {

@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.plugin_api import (
+    Delivery,
     InvalidConfigurationError,
     SpaceProvider,
     Task,
-    Winner,
     fall_back,
 )
 from chameleon_tvm.api import (
@@ -69,7 +69,7 @@ class Kernels:
         winners: The best configuration of each task that has a kernel, by ``Task.key``.
     """
 
-    winners: Mapping[str, Winner]
+    winners: Mapping[str, Delivery.Winner]
     _space: SpaceProvider
     _target: str
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
@@ -81,7 +81,7 @@ class Kernels:
         winner = next((winner for winner in known if winner is not None), None)
         return tasks[-1] if winner is None else winner.task
 
-    def like(self, fusion: FusionGroup) -> Winner | None:
+    def like(self, fusion: FusionGroup) -> Delivery.Winner | None:
         """The winner for a fusion group, or for the same operator with another output dtype."""
         # Operators with another output dtype have the same knobs and nearly the same work.
         for own in candidate_specs(fusion, self._target):
@@ -125,7 +125,7 @@ class Kernels:
             if give_up or not guesses:
                 del winners[key]
             else:
-                winners[key] = Winner(task=task, config=guesses[0], guesses=guesses[1:])
+                winners[key] = Delivery.Winner(task=task, config=guesses[0], guesses=guesses[1:])
         return attrs.evolve(self, winners=winners)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.api import KernelTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import ConfigError, Task
 from chameleon_tvm.api import (
     KIND,
@@ -89,10 +89,10 @@ class CostlyFunction:
 
 
 def costly_functions(
-    functions: Mapping[str, Any], kernels: Sequence[KernelTime], seconds: float
+    functions: Mapping[str, Any], kernels: Sequence[NetworkResult.Kernel], seconds: float
 ) -> tuple[CostlyFunction, ...]:
     """Find the functions of a network that are worth tuning, the slowest first."""
-    alike: dict[int, list[KernelTime]] = defaultdict(list)
+    alike: dict[int, list[NetworkResult.Kernel]] = defaultdict(list)
     for row in kernels:
         function = functions.get(row.name)
         if function is not None and TASK_ATTRIBUTE not in (function.attrs or {}):
@@ -112,7 +112,7 @@ def costly_functions(
 
 
 def large_shares(
-    kernels: Sequence[KernelTime], names: Collection[str], seconds: float
+    kernels: Sequence[NetworkResult.Kernel], names: Collection[str], seconds: float
 ) -> dict[str, float]:
     """The kernels above ``LARGE_SHARE`` of an inference's time, with their shares by name."""
     total = max(seconds, sum(kernel.seconds for kernel in kernels if kernel.name in names))

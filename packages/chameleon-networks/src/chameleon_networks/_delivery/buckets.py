@@ -13,14 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.api import (
-    BucketResult,
-    InferenceResult,
-    KernelTime,
-    LayoutResult,
-    NetworkResult,
-    Unmeasured,
-)
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, Delivery, Task
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import chosen_types, types_in_words
@@ -85,17 +78,17 @@ def summed(
         for bucket, result in results.items()
         for name, why in result.left_out.items()
     }
-    rows: list[BucketResult] = []
-    kernels: dict[tuple[str, bool], KernelTime] = {}
-    unmeasured: dict[str, Unmeasured] = {}
+    rows: list[NetworkResult.Bucket] = []
+    kernels: dict[tuple[str, bool], NetworkResult.Kernel] = {}
+    unmeasured: dict[str, NetworkResult.Unmeasured] = {}
     for bucket, _ in bucketed.networks:
         result, names = results[bucket.name], called[bucket.name]
-        row = BucketResult(
+        row = NetworkResult.Bucket.of(
+            result,
             name=bucket.name,
             shapes={name: tuple(shape) for name, shape in bucket.shapes.items()},
             seconds=result.delivered_seconds or 0.0,
             layout=result.layout.layout if result.layout else "",
-            **{name: getattr(result, name) for name in attrs.fields_dict(InferenceResult)},
         )
         rows.append(row)
         for kernel in result.kernels:
@@ -161,14 +154,14 @@ def _sum(seconds: Iterable[float | None]) -> float | None:
     return None if None in known else sum(number for number in known if number is not None)
 
 
-def _layouts(rows: Iterable[BucketResult]) -> LayoutResult:
+def _layouts(rows: Iterable[NetworkResult.Bucket]) -> NetworkResult.Layout:
     """The layout of each bucket, with a sentence about all of them."""
     chosen = {row.name: row.layout for row in rows}
     if len(set(chosen.values())) == 1:
         summary = f"{next(iter(chosen.values()))} in each bucket"
     else:
         summary = ", ".join(f"{layout} in bucket {name}" for name, layout in chosen.items())
-    return LayoutResult(buckets=chosen, summary=summary)
+    return NetworkResult.Layout(buckets=chosen, summary=summary)
 
 
 log = structlog.get_logger()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core.api import LayoutResult, NetworkResult
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Delivery
 from chameleon_system.api import replace_folder
 
@@ -95,7 +95,7 @@ def verified(
         max_relative_error=verdict.max_relative_error,
         reference=reference,
         reference_day=None if settled.answered else steps.answers.day,
-        layout=LayoutResult(**settled.choice.to_json()),
+        layout=NetworkResult.Layout(**settled.choice.to_json()),
         unmeasured=steps.unmeasured(),
     )
     if staged is None or verdict.problem is not None:

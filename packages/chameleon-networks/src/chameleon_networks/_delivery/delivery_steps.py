@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core.api import KernelTime, NetworkResult, OwnPrecision, Unmeasured
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend, Task
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import STORAGE, one_line
@@ -187,7 +187,7 @@ class DeliverySteps:
         winners = {**self._alternatives, **self.kernels.winners}
         return attrs.evolve(self.kernels, winners=winners).adapted(fusions)
 
-    def unmeasured(self) -> tuple[Unmeasured, ...]:
+    def unmeasured(self) -> tuple[NetworkResult.Unmeasured, ...]:
         """The operators whose kernels were never timed, each with the reason."""
         winners = {winner.task.key: winner for winner in self._delivery.winners}
         operators = []
@@ -207,7 +207,9 @@ class DeliverySteps:
             if first is not None and kernel != best:
                 because += f", and its {best} gives no program"
             because = self.replaced.get(task.key, because)
-            operators.append(Unmeasured(name=task.name, kernel=kernel, because=because))
+            operators.append(
+                NetworkResult.Unmeasured(name=task.name, kernel=kernel, because=because)
+            )
         return tuple(operators)
 
     def compile(self, kernels: Kernels, name: str, network: TypedNetwork | None = None) -> Path:
@@ -289,17 +291,17 @@ class DeliverySteps:
             process.close()
         return verdict
 
-    def check_in_source_precision(self, folder: Path, kind: str) -> OwnPrecision:
+    def check_in_source_precision(self, folder: Path, kind: str) -> NetworkResult.OwnPrecision:
         """Compare a network whose source is in half precision with torch in that precision."""
         framework = self.baselines.opened(TORCH)
         if framework is None:
-            return OwnPrecision(dtype=kind)
+            return NetworkResult.OwnPrecision(dtype=kind)
         tolerance = ROUNDINGS * STORAGE[kind].rounding
         with framework, self.running(folder) as process:
             expected = [framework.outputs(inputs) for inputs in self._samples]
             verdict = compare(process.outputs, self._samples, expected, tolerance=tolerance)
         problem = verdict.problem
-        return OwnPrecision(
+        return NetworkResult.OwnPrecision(
             dtype=kind,
             reference=framework.name,
             tolerance=tolerance,
@@ -344,7 +346,7 @@ class DeliverySteps:
         """The reference's outputs; its process starts if it has not yet."""
         return self.baselines.reference.outputs(inputs)
 
-    def kernel_seconds(self, process: NetworkProcess) -> tuple[KernelTime, ...]:
+    def kernel_seconds(self, process: NetworkProcess) -> tuple[NetworkResult.Kernel, ...]:
         """Measure the seconds of each kernel of a delivered network; empty if that fails."""
         try:
             return tuple(process.profile(self._samples[0]))

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_core.api import in_seconds
-from chameleon_core.plugin_api import Trials
+from chameleon_core.api import words
+from chameleon_core.plugin_api import Frontend
 from chameleon_tvm.api import (
     FLOAT_BYTES,
     TRANSPOSE_CYCLES,
@@ -78,7 +78,7 @@ class LayoutChoice:
         """The choice as a sentence."""
         if not self.seconds:
             return f"{self.layout}, {self.reason}"
-        times = ", ".join(f"{name} {in_seconds(took)}" for name, took in self.seconds.items())
+        times = ", ".join(f"{name} {words.in_seconds(took)}" for name, took in self.seconds.items())
         return f"{self.layout}, {self.reason}: {times} for {self.share:.0%} of their work"
 
     def to_json(self) -> Facts:
@@ -92,7 +92,9 @@ class LayoutChoice:
 
 
 def choose(
-    specs: Sequence[OperatorSpec], trials: Trials, moved: Callable[[str], int] = lambda _: 0
+    specs: Sequence[OperatorSpec],
+    trials: Frontend.Trials,
+    moved: Callable[[str], int] = lambda _: 0,
 ) -> LayoutChoice:
     """Choose the faster layout by timing convolutions, the one with most work first."""
     started = time.perf_counter()
@@ -152,7 +154,9 @@ def choose(
     )
 
 
-def _cycles(groups: Iterable[Sequence[ConvolutionSpec]], trials: Trials) -> dict[str, float] | None:
+def _cycles(
+    groups: Iterable[Sequence[ConvolutionSpec]], trials: Frontend.Trials
+) -> dict[str, float] | None:
     """Estimated cycles of all occurrences of convolutions in each layout, summed over all cores."""
     if kind_of(trials.target) != "llvm":
         return None
@@ -202,7 +206,7 @@ def _in_layouts(spec: ConvolutionSpec) -> dict[str, ConvolutionSpec]:
     return {DEFAULT: spec, OTHER: there}
 
 
-def _seconds(group: Sequence[ConvolutionSpec], trials: Trials) -> dict[str, float] | None:
+def _seconds(group: Sequence[ConvolutionSpec], trials: Frontend.Trials) -> dict[str, float] | None:
     """Measured seconds of all occurrences in each layout; None unless both layouts have a time."""
     spec, there = _in_layouts(group[0]).values()
     ours = trials.best_seconds(spec.task(spec.name, trials.target), GUESSES)

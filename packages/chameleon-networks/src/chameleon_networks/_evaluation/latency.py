@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core.api import Footprint
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Arrays, ChameleonError, ComparisonPlan
 from chameleon_system.api import CoreWatch, describe_status, usable_cores
 
@@ -40,7 +40,7 @@ print(re.search(r"^Pss:\\s+(\\d+)", open("/proc/self/smaps_rollup").read(), re.M
 """A program as a user would write it, which runs one inference with zeros as inputs."""
 
 
-def measure_footprint(folder: Path) -> Footprint:
+def measure_footprint(folder: Path) -> NetworkResult.Footprint:
     """A new process's median seconds to its first output, its memory (Pss), and disk bytes."""
     command = [sys.executable, "-c", _USER, str(folder)]
     seconds, memory = [], []
@@ -52,15 +52,15 @@ def measure_footprint(folder: Path) -> Footprint:
             )
         except subprocess.TimeoutExpired:
             log.warning("first_answer_not_timed", problem=f"no answer within {_SECONDS:.0f} s")
-            return Footprint()
+            return NetworkResult.Footprint()
         if process.returncode:
             problem = f"{describe_status(process.returncode)} {process.stderr[-400:]}"
             log.warning("first_answer_not_timed", problem=problem.rstrip())
-            return Footprint()
+            return NetworkResult.Footprint()
         answered, kilobytes = process.stdout.split()
         seconds.append(float(answered) - started)
         memory.append(1024 * int(kilobytes))
-    return Footprint(
+    return NetworkResult.Footprint(
         first_answer_seconds=statistics.median(seconds),
         memory_bytes=int(statistics.median(memory)),
         disk_bytes=disk_bytes(folder),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
-from chameleon_core.api import KernelTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, TargetError
 from chameleon_system.api import (
     ChildEndedError,
@@ -228,11 +228,11 @@ class NetworkProcess(WorkerProcess):
         """The process's ``memory_bytes``, ``cores`` and environment ``variables``."""
         return self._ask({"do": "about"})
 
-    def profile(self, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
+    def profile(self, inputs: Arrays, *, quantile: float = 0.5) -> list[NetworkResult.Kernel]:
         """Measure the seconds of each kernel of a delivered network, which is loaded once more."""
         request = {"do": "profile", "inputs": self._written(inputs), "folder": str(self.folder)}
         answer = self._ask({**request, "quantile": quantile})
-        return [KernelTime(**row) for row in answer["kernels"]]
+        return [NetworkResult.Kernel(**row) for row in answer["kernels"]]
 
 
 def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import KernelTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Arrays
 from chameleon_tvm.api import TUNED, late_tvm, symbol_of
 
@@ -29,7 +29,9 @@ Calls = list[tuple[str, float]]
 """The name and the seconds of each kernel call of an inference, in order."""
 
 
-def kernel_seconds(folder: str, inputs: Arrays, *, quantile: float = MEDIAN) -> list[KernelTime]:
+def kernel_seconds(
+    folder: str, inputs: Arrays, *, quantile: float = MEDIAN
+) -> list[NetworkResult.Kernel]:
     """The seconds of each kernel, summed over its calls in one inference, slowest first."""
     # Complete inferences are run, so that each kernel finds the caches as its predecessors leave
     # them.
@@ -106,7 +108,7 @@ def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arra
 
 def summed(
     runs: list[Calls], tasks: Mapping[str, str], *, quantile: float = MEDIAN
-) -> list[KernelTime]:
+) -> list[NetworkResult.Kernel]:
     """Combine the kernel calls of several inferences to seconds per kernel, the slowest first."""
     count: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
@@ -116,7 +118,7 @@ def summed(
         count[name] += 1
         seconds[name] += took
     rows = [
-        KernelTime(
+        NetworkResult.Kernel(
             name=tasks.get(name, name.removeprefix(TUNED)),
             tuned=name.startswith(TUNED),
             calls=count[name],

@@ -10,10 +10,10 @@ from typing import Any
 
 from chameleon_core.plugin_api import (
     ConfigError,
+    Delivery,
     RunFolderError,
     SpaceProvider,
     TargetError,
-    Winner,
 )
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
@@ -101,7 +101,7 @@ _RANDOM = (
 
 
 def write_libraries(
-    winners: Sequence[Winner], space: SpaceProvider, folder: Path, threads: int
+    winners: Sequence[Delivery.Winner], space: SpaceProvider, folder: Path, threads: int
 ) -> Exported:
     """Write a folder with a library and its loader for each operator."""
     outputs = _folders(folder, identifiers([winner.task.name for winner in winners]))
@@ -111,7 +111,7 @@ def write_libraries(
 
 
 def write_c_bundles(
-    winners: Sequence[Winner],
+    winners: Sequence[Delivery.Winner],
     space: SpaceProvider,
     folder: Path,
     threads: int,
@@ -152,7 +152,7 @@ def _named(name: str) -> str:
     return name if name[:1].isalpha() else f"operator_{name.lstrip('_')}"
 
 
-def _whole(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
+def _whole(winner: Delivery.Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
     """Deliver an operator into a folder, and remove the folder if that fails."""
     try:
         deliver_operator(winner, space, folder, threads)
@@ -161,7 +161,7 @@ def _whole(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> 
         raise
 
 
-def _exported(winners: Sequence[Winner], folders: Sequence[Path]) -> Exported:
+def _exported(winners: Sequence[Delivery.Winner], folders: Sequence[Path]) -> Exported:
     packed = [folder for folder in folders if (folder / "pack.py").exists()]
     return Exported(
         files=tuple(file for folder in folders for file in sorted(folder.iterdir())),

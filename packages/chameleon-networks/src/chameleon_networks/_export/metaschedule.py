@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import ConfigError, SpaceProvider, Winner
+from chameleon_core.plugin_api import ConfigError, Delivery, SpaceProvider
 from chameleon_tvm.api import (
     Exported,
     Program,
@@ -81,7 +81,7 @@ the database."""
 
 
 def write_metaschedule(
-    winners: Sequence[Winner],
+    winners: Sequence[Delivery.Winner],
     space: SpaceProvider,
     options: SketchOptions,
     folder: Path,
@@ -125,7 +125,7 @@ def write_metaschedule(
 class _Record:
     """A winner with its trace, which is recorded for one or more workloads."""
 
-    winner: Winner
+    winner: Delivery.Winner
     trace: Any
 
     def commit(self, database: Any, function: tirx.PrimFunc) -> None:
@@ -157,7 +157,9 @@ def _notes(options: SketchOptions, builders: Any) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def write_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) -> Exported:
+def write_tvmscript(
+    winners: Sequence[Delivery.Winner], space: SpaceProvider, folder: Path
+) -> Exported:
     """Write the scheduled function of each task as TVMScript, with comments on its parameters."""
     names = [f"{stem}.py" for stem in identifiers([winner.task.name for winner in winners])]
     unoccupied(folder, names)
@@ -175,7 +177,7 @@ def write_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Pat
     return Exported(files=tuple(files), tasks=tuple(winner.task.name for winner in winners))
 
 
-def _header(winner: Winner, program: Program, constants: Collection[int]) -> list[str]:
+def _header(winner: Delivery.Winner, program: Program, constants: Collection[int]) -> list[str]:
     """Comments that describe a function and its parameters."""
     task = winner.task
     took = "not measured" if winner.seconds is None else f"{winner.seconds:.3e} s"

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Arrays, ConfigError, SpaceProvider, TargetError, Winner
+from chameleon_core.plugin_api import Arrays, ConfigError, Delivery, SpaceProvider, TargetError
 from chameleon_tvm.api import (
     Program,
     TVMBuilder,
@@ -274,7 +274,9 @@ def _plain(value: Any) -> Any:
 MAIN = "main"
 
 
-def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
+def deliver_operator(
+    winner: Delivery.Winner, space: SpaceProvider, folder: Path, threads: int
+) -> None:
     """Write an operator's folder, with random weights that users replace by their own."""
     _check_target(winner.task.target)
     compiler_command()
@@ -349,7 +351,7 @@ def _sequence(builder: TVMBuilder, program: Program) -> CallSequence:
 
 
 def _manifest(
-    winner: Winner, builder: TVMBuilder, program: Program, threads: int
+    winner: Delivery.Winner, builder: TVMBuilder, program: Program, threads: int
 ) -> dict[str, Any]:
     task, operator = winner.task, builder.operator
     described = [tensor_facts(parameter) for parameter in program.function.params]
@@ -368,7 +370,7 @@ def _manifest(
     }
 
 
-def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing | None:
+def _packing(builder: TVMBuilder, winner: Delivery.Winner, program: Program) -> Packing | None:
     """Record how an operator's constants are packed; None if there are no constants."""
     positions = sorted(builder.operator.constants)
     if not positions:
@@ -403,7 +405,7 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
     return packing
 
 
-def _packed(builder: TVMBuilder, winner: Winner, constants: Arrays) -> Arrays:
+def _packed(builder: TVMBuilder, winner: Delivery.Winner, constants: Arrays) -> Arrays:
     """Pack constants with the builder of a kernel, which keeps its own constants."""
     positions = sorted(builder.operator.constants)
     logical = list(builder.inputs)
@@ -426,7 +428,9 @@ def _reference(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
     return {"array": number}
 
 
-def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, hint: str) -> None:
+def _check(
+    packing: Packing, builder: TVMBuilder, winner: Delivery.Winner, refused: str, hint: str
+) -> None:
     """Check that the recorded operations pack other weights as the template does."""
     rng = np.random.default_rng(0)
     logical = [builder.inputs[position] for position in sorted(builder.operator.constants)]

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import attrs
-from chameleon_core.api import NetworkResult, OperatorCoverage
-from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetError, Task, Trials
+from chameleon_core.api import NetworkResult
+from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetError, Task
 
 from chameleon_networks._artifact.buckets import Buckets, Placed
 from chameleon_networks._artifact.dispatch import uncompiled_buckets
@@ -56,7 +56,7 @@ class BucketedFrontend(Frontend):
         """An object that chooses buckets as the delivered network will, and runs none."""
         return uncompiled_buckets(self.network)
 
-    def coverage(self) -> Sequence[OperatorCoverage]:
+    def coverage(self) -> Sequence[Frontend.Coverage]:
         _, smallest = self.networks[0]
         return smallest.coverage()
 
@@ -80,7 +80,7 @@ class BucketedFrontend(Frontend):
             "summary": "; ".join([*_summaries(checks), *padding]),
         }
 
-    def decide(self, trials: Trials) -> Facts | None:
+    def decide(self, trials: Frontend.Trials) -> Facts | None:
         shared = _Share(trials, len(self.networks))
         decisions = {}
         for bucket, network in self.networks:
@@ -135,10 +135,10 @@ class BucketedFrontend(Frontend):
         return delivered(self.network, self.by_bucket, self.named_tasks, delivery)
 
 
-class _Share(Trials):
+class _Share(Frontend.Trials):
     """Measurements for one bucket, limited to its share of the time."""
 
-    def __init__(self, trials: Trials, buckets: int) -> None:
+    def __init__(self, trials: Frontend.Trials, buckets: int) -> None:
         self.target = trials.target
         self.measures_hardware = trials.measures_hardware
         self.seconds = trials.seconds / buckets

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from chameleon_core.api import NetworkResult, OperatorCoverage
-from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Frontend, Task, Trials
+from chameleon_core.api import NetworkResult
+from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Frontend, Task
 from chameleon_tvm.api import named_object
 
 from chameleon_networks._evaluation.processes import PendingImport, importer_process
@@ -66,7 +66,7 @@ class LazyFrontend(Frontend):
         if self._precision is not None and self._precision.calibrate is not None:
             named_object(self._precision.calibrate, "calibrate")
 
-    def coverage(self) -> Sequence[OperatorCoverage]:
+    def coverage(self) -> Sequence[Frontend.Coverage]:
         return self.work.coverage()
 
     def check(
@@ -74,7 +74,7 @@ class LazyFrontend(Frontend):
     ) -> dict[str, Any] | None:
         return self.work.check(target, threads, earlier)
 
-    def decide(self, trials: Trials) -> dict[str, Any] | None:
+    def decide(self, trials: Frontend.Trials) -> dict[str, Any] | None:
         return self.work.decide(trials)
 
     def restore(self, decisions: Mapping[str, Any]) -> None:

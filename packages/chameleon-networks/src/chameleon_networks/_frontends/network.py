@@ -14,8 +14,8 @@ import attrs
 import cattrs
 import numpy as np
 import structlog
-from chameleon_core.api import NetworkResult, OperatorCoverage
-from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Task, Trials
+from chameleon_core.api import NetworkResult
+from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Frontend, Task
 from chameleon_tvm.api import OperatorSpec, kind_of
 
 from chameleon_networks._c_runtime.linking import shared_objects
@@ -113,7 +113,7 @@ class NetworkFrontend(DeliverableNetwork):
         """The user's function that yields calibration inputs; None for random inputs."""
         return None if self.precision is None else self.precision.precision.calibrate
 
-    def coverage(self) -> Sequence[OperatorCoverage]:
+    def coverage(self) -> Sequence[Frontend.Coverage]:
         return self.network.coverage()
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
@@ -135,7 +135,7 @@ class NetworkFrontend(DeliverableNetwork):
             )
         return report.to_json()
 
-    def decide(self, trials: Trials) -> Facts | None:
+    def decide(self, trials: Frontend.Trials) -> Facts | None:
         auto = self.network.options.layout == AUTO
         if not auto and self.precision is None:
             return None
@@ -152,7 +152,7 @@ class NetworkFrontend(DeliverableNetwork):
         facts = {**self.choice.to_json(), "loops": [attrs.asdict(loop) for loop in self._loops]}
         return facts if self.precision is None else {**facts, "types": self.precision.to_json()}
 
-    def _chosen(self, trials: Trials) -> LayoutChoice:
+    def _chosen(self, trials: Frontend.Trials) -> LayoutChoice:
         """Choose the faster of the layouts in which the network can be delivered."""
         known = None if self._checked is None else self._checked.layout
         if known == OTHER:

@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import attrs
-from chameleon_core.api import OperatorCoverage
-from chameleon_core.plugin_api import ConfigError
+from chameleon_core.plugin_api import ConfigError, Frontend
 from chameleon_tvm.api import WAY_OUT
 
 
@@ -80,10 +79,10 @@ class OperatorSurvey:
             groups[unsupported.operator, unsupported.reason].append(unsupported)
         yield from groups.values()
 
-    def coverage(self) -> list[OperatorCoverage]:
+    def coverage(self) -> list[Frontend.Coverage]:
         """The operators with their unsupported nodes, the most frequent operators first."""
         return [
-            OperatorCoverage(
+            Frontend.Coverage(
                 name=name,
                 occurrences=count,
                 assumed=self.assumed[name],

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import attrs
 import numpy as np
-from chameleon_core.api import FrontPoint, in_seconds, listing
+from chameleon_core.api import NetworkResult, words
 from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import display_name, types_in_words
 
@@ -57,15 +57,17 @@ class Point:
         counts[FLOAT32] = fusions - len(self.types)
         return {kind: count for kind, count in counts.items() if count}
 
-    def row(self, fusions: int, *, delivered: bool) -> FrontPoint:
+    def row(self, fusions: int, *, delivered: bool) -> NetworkResult.FrontPoint:
         """The point in the form that a result stores."""
         types = self.dtype_counts(fusions)
-        return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
+        return NetworkResult.FrontPoint(
+            types=types, seconds=self.seconds, error=self.error, delivered=delivered
+        )
 
     def line(self, fusions: int) -> str:
         """The point as a phrase for the log."""
         counts = ", ".join(f"{n} in {kind}" for kind, n in self.dtype_counts(fusions).items())
-        return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
+        return f"{words.in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
 
 
 class ParetoFront:
@@ -199,7 +201,7 @@ def float32_reasons(networks: TypedNetworks, kinds: Sequence[str], seconds: Floa
     """
     able = {index for kind in kinds for index in networks.reducible(kind)}
     reasons = find_eligible(networks.fusions, kinds[0]).reasons
-    named = listing(list(dict.fromkeys(map(display_name, kinds))))
+    named = words.listing(list(dict.fromkeys(map(display_name, kinds))))
     counts: Counter[str] = Counter()
     for index, fusion in enumerate(networks.fusions):
         if getattr(fusion.spec, "dtype", FLOAT32) != FLOAT32:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core.api import did_you_mean, listing
-from chameleon_core.plugin_api import FLOAT32, Node, Problem, Section, StageSpec, option
+from chameleon_core.api import words
+from chameleon_core.plugin_api import FLOAT32, Node, PipelineError, Section, StageSpec, option
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +93,7 @@ class Precision(Section):
         }
         return {"types": sorted(precision.types), **values}
 
-    def problems(self, node: Node, model: StageSpec) -> Iterator[Problem]:
+    def problems(self, node: Node, model: StageSpec) -> Iterator[PipelineError.Problem]:
         return unknown_types(node, (FLOAT32, *model.record.precisions), model.name)
 
     def to_json(self) -> Mapping[str, Any] | None:
@@ -108,7 +108,9 @@ class Precision(Section):
         return cls(**{**value, "search": tuple(value.get("search", ()))}) if value else cls()
 
 
-def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[Problem]:
+def unknown_types(
+    node: Node, known: Sequence[str], frontend: str
+) -> Iterator[PipelineError.Problem]:
     """Yield a problem for each dtype in a pipeline file that the frontend does not have."""
     types = node.get("search")
     type_entry = node.get("type")
@@ -125,6 +127,8 @@ def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[P
                 "choose a frontend of networks"
             )
         else:
-            guess = did_you_mean(entry.value, known) or f"; there is {listing(list(known))}"
+            guess = (
+                words.did_you_mean(entry.value, known) or f"; there is {words.listing(list(known))}"
+            )
             message = f"unknown precision '{entry.value}' for frontend '{frontend}'{guess}"
-        yield Problem(mark=entry.mark, message=message)
+        yield PipelineError.Problem(mark=entry.mark, message=message)

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, SpaceProvider, Winner
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, SpaceProvider
 from chameleon_tvm.api import UNCHECKED, AutoOptions, AutoSpace, tvm_target
 from numpy.typing import NDArray
 
@@ -36,7 +36,7 @@ def first_guess_kernels(
         guesses = [tuple(map(int, row)) for row in space.design_space(task).first_guesses]
         if guesses:
             first, *others = guesses
-            winners[task.key] = Winner(task=task, config=first, guesses=tuple(others))
+            winners[task.key] = Delivery.Winner(task=task, config=first, guesses=tuple(others))
     return Kernels(winners, space, target)
 
 

@@ -22,7 +22,7 @@ from chameleon_cli.api import (
     signals,
     trust_option,
 )
-from chameleon_core.api import Interruption, default_registry
+from chameleon_core.api import Interruption, Registry
 from chameleon_core.plugin_api import ExitCode
 
 from chameleon_one_shot._dataset.collector import CollectionResult, Collector
@@ -137,7 +137,7 @@ def _collect(plan: Plan, again: str, *, trust_source: bool) -> CollectionResult:
     interruption = Interruption()
     collector = Collector(
         plan=plan,
-        registry=default_registry(),
+        registry=Registry.default(),
         interruption=interruption,
         say=lambda line: click.echo(line, err=True),
         display=lambda: contextlib.closing(progress_for(sys.stderr)),
@@ -189,7 +189,7 @@ def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
 
 def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
     with results_alone():
-        added = import_sources(folder, sources, registry=default_registry())
+        added = import_sources(folder, sources, registry=Registry.default())
     if as_json:
         line = {"dataset": str(folder), "sources": [attrs.asdict(row) for row in added]}
         click.echo(json.dumps(line))

@@ -21,13 +21,10 @@ from chameleon_core.api import (
     Registry,
     RunFile,
     RunInterrupted,
-    device_of,
-    did_you_mean,
+    TaskSource,
     from_dict,
     run_pipeline,
-    spaces_of,
-    target_of,
-    tasks_of,
+    words,
 )
 from chameleon_core.plugin_api import ChameleonError, ConfigError, Subject, Task
 
@@ -90,9 +87,9 @@ class Collector:
         output, amounts = self.plan.output, self.plan.amounts
         self._prepare_folder()
         search = self.plan.searches[0]
-        target = target_of(search)
+        target = TaskSource(search).target()
         tasks = self._tasks(target)
-        device = device_of(search, target)
+        device = TaskSource(search).device(target)
         starts = range(0, amounts.tasks, amounts.tasks_per_run)
         candidates, failed, consecutive = 0, [], 0
         for number, start in enumerate(starts):
@@ -173,14 +170,15 @@ class Collector:
         kinds = {row.task.operator for row in rows}
         for unknown in sorted({*self.plan.operators} - kinds):
             raise DatasetError(
-                f"no network of the plan has operator '{unknown}'{did_you_mean(unknown, kinds)}",
+                f"no network of the plan has operator '{unknown}'"
+                f"{words.did_you_mean(unknown, kinds)}",
                 hint=f"Their operators are {', '.join(sorted(kinds))}.",
             )
         return [row for row in rows if row.task.operator in (self.plan.operators or kinds)]
 
     def _has_space(self, task: Task) -> bool:
         try:
-            [space] = spaces_of(self.plan.searches[0], [task], among=True)
+            [space] = TaskSource(self.plan.searches[0]).spaces([task], among=True)
         except ConfigError:
             return False
         return space.size > 1
@@ -259,7 +257,7 @@ class NetworkTasks:
             return read_tasks(file)
         self.say(f"network {number}: {_describe(network)}")
         with self.interruption.at_once():
-            named = tasks_of(network, self.target)
+            named = TaskSource(network).tasks(self.target)
         # The tuning of an alternative could end early, in favour of the operator in float32.
         tasks = [attrs.evolve(task, alternative_of="") for task in named]
         if cacheable:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import in_one_line
+from chameleon_core.api import words
 from chameleon_core.plugin_api import FailureKind, Task
 from chameleon_system.api import open_atomic, write_atomic
 from numpy.typing import NDArray
@@ -185,14 +185,14 @@ def read_part(file: Path) -> list[DatasetTask]:
         table = parquet.read_table(file, schema=_schema(pa))
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
         raise DatasetError(
-            f"{file} cannot be read, it is cut off or damaged: {in_one_line(error)[-300:]}",
+            f"{file} cannot be read, it is cut off or damaged: {words.in_one_line(error)[-300:]}",
             hint="Take it out of the folder or restore it; the other parts stand by themselves.",
         ) from error
     try:
         return [_task(table, first, last) for first, last in _task_ranges(table)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DatasetError(
-            f"{file} has invalid values: {in_one_line(error)[-300:]}",
+            f"{file} has invalid values: {words.in_one_line(error)[-300:]}",
             hint="Take it out of the folder.",
         ) from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import RunView, StoredTask
+from chameleon_core.api import RecordStore, RunView
 from chameleon_core.plugin_api import Measurement
 
 from chameleon_one_shot._dataset.tasks import DatasetTask, rename_by_key
@@ -25,7 +25,7 @@ def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> lis
 
 def _task(
     run: RunView,
-    stored: StoredTask,
+    stored: RecordStore.TaskRow,
     measurements: Sequence[Measurement],
     device: Mapping[str, Any],
     source: str,

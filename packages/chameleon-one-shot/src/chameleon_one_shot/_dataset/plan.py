@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, did_you_mean
+from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, words
 from chameleon_core.plugin_api import Node, Subject
 
 _SEARCH_KEYS = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
@@ -157,7 +157,7 @@ class _PlanReader(DocumentReader):
         for entry in entries:
             for key, item in entry.items():
                 if key not in _SEARCH_KEYS:
-                    guess = did_you_mean(key, _SEARCH_KEYS)
+                    guess = words.did_you_mean(key, _SEARCH_KEYS)
                     self.say(item.key_mark, f"a search has no key '{key}'{guess}")
             defaults = {
                 "model": {"tasks": "tasks.json"},

@@ -9,13 +9,12 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import (
     ChameleonError,
     Configs,
     DesignSpace,
     SpaceProvider,
-    stage_of,
+    create_stage,
 )
 from numpy.typing import NDArray
 
@@ -167,6 +166,5 @@ def configs_of_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]])
 
 def make_provider(name: str, options: dict[str, Any]) -> SpaceProvider:
     """The provider of design spaces that a data set names for a task."""
-    stage = stage_of("spaces", {**options, "name": name}, registry=default_registry())
-    space: SpaceProvider = stage.create()
+    space: SpaceProvider = create_stage("spaces", {**options, "name": name})
     return space

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import safetensors.numpy
-from chameleon_core.api import in_one_line
+from chameleon_core.api import words
 from chameleon_system.api import open_atomic
 
 from chameleon_one_shot._predictor.examples import Scale
@@ -98,7 +98,7 @@ def load(file: Path) -> Model:
         OSError,
     ) as error:
         raise ModelFileError(
-            f"{file} is damaged: {in_one_line(error)[-300:]}",
+            f"{file} is damaged: {words.in_one_line(error)[-300:]}",
             hint="Copy it again, or train it anew with `chameleon pretrain`.",
         ) from error
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import Configs
-from chameleon_system.api import import_without
 from numpy.typing import NDArray
 
 from chameleon_one_shot._predictor.examples import Example, Scale
+from chameleon_one_shot._predictor.imports import import_without
 from chameleon_one_shot._tokens import TaskTokens, Vocabulary
 from chameleon_one_shot._tokens.configuration import Numbers
 

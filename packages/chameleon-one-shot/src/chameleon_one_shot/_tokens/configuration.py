@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Configs, DesignSpace, Task, recorded_features
+from chameleon_core.plugin_api import Configs, DesignSpace, Task
 from numpy.typing import NDArray
 
 from chameleon_one_shot._tokens.numbers import named_numbers
@@ -192,7 +192,7 @@ def recorded_tokens(
                 index_of[text] = len(index_of)
                 values.append({knob: choice[knob]})
             indices[row, column] = index_of[text]
-        names, table = recorded_features(values)
+        names, table = DesignSpace.recorded_features(values)
         tokens.append(KnobToken(name=knob, columns=tuple(names), table=table))
     return TaskTokens(fixed=_fixed_tokens(task, device, threads), knobs=tuple(tokens)), indices
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 from chameleon_cli.api import duration, print_table, seconds
-from chameleon_core.api import counted
-from chameleon_core.plugin_api import Record, RecordKey
+from chameleon_core.api import words
+from chameleon_core.plugin_api import RecordDatabase
 from chameleon_system.api import write_atomic
 
 from chameleon_records._databases.contract import Rules
@@ -93,7 +93,7 @@ def list_tasks(place: str | None, operator: str | None, *, as_json: bool) -> Non
         )
         for task in tasks
     ]
-    click.echo(f"{database.place}: {counted(len(rows), 'task')}")
+    click.echo(f"{database.place}: {words.counted(len(rows), 'task')}")
     print_table(("key", "operator", "arguments", "records", "failed", "best"), rows)
 
 
@@ -183,7 +183,7 @@ def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
     click.echo(json.dumps(facts) if as_json else ", ".join(f"{k}: {v}" for k, v in facts.items()))
 
 
-def _summarise(key: RecordKey, records: Sequence[Record]) -> dict[str, Any]:
+def _summarise(key: RecordDatabase.Key, records: Sequence[RecordDatabase.Record]) -> dict[str, Any]:
     valid = [record.measurement.cost for record in records if record.measurement.ok]
     return {
         "key": key.digest,

@@ -9,11 +9,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 import attrs
-from chameleon_core.plugin_api import Record, RecordDatabase, RecordKey
+from chameleon_core.plugin_api import RecordDatabase
 
 from chameleon_records._format import Records, RecordsError
 
-Selection = Callable[[RecordKey, list[Record]], list[Record]]
+Selection = Callable[[RecordDatabase.Key, list[RecordDatabase.Record]], list[RecordDatabase.Record]]
 """Returns the records of a key to keep."""
 
 
@@ -52,7 +52,9 @@ class Rules:
     targets: tuple[str, ...] = ()
     best: int | None = None
 
-    def select(self, key: RecordKey, records: list[Record]) -> list[Record]:
+    def select(
+        self, key: RecordDatabase.Key, records: list[RecordDatabase.Record]
+    ) -> list[RecordDatabase.Record]:
         """The records of a key that no rule removes."""
         if self._drops_key(key):
             return []
@@ -65,7 +67,7 @@ class Rules:
         valid.sort(key=lambda record: (record.measurement.cost, record.measurement.config))
         return valid[: self.best]
 
-    def _drops_key(self, key: RecordKey) -> bool:
+    def _drops_key(self, key: RecordDatabase.Key) -> bool:
         versions = key.conditions.get("versions")
         if isinstance(versions, dict):
             own = {f"{name}={version}" for name, version in versions.items()}

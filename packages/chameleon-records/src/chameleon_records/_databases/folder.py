@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import structlog
-from chameleon_core.plugin_api import Record, RecordKey
+from chameleon_core.plugin_api import RecordDatabase
 from chameleon_system.api import write_atomic
 
 from chameleon_records._databases import parts
@@ -38,7 +38,7 @@ class FolderDatabase(parts.InMemoryDatabase):
                 log.warning("records_left_out", folder=self.place, part=name, problem=str(error))
         self.writable = os.access(path if path.exists() else _nearest_existing(path), os.W_OK)
 
-    def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
+    def add(self, records: Mapping[RecordDatabase.Key, Sequence[RecordDatabase.Record]]) -> int:
         if not self.writable:
             raise self.read_only()
         changed = self._table.merge(records)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from chameleon_core.plugin_api import Record, RecordKey
+from chameleon_core.plugin_api import RecordDatabase
 
 from chameleon_records._databases.contract import ManagedDatabase, Selection
 from chameleon_records._format import NAME, VERSION, RecordsError, Table, check_version
@@ -29,13 +29,13 @@ class InMemoryDatabase(ManagedDatabase):
         self.place = place
         self._table = table
 
-    def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
+    def keys(self, like: RecordDatabase.Key | None = None) -> Sequence[RecordDatabase.Key]:
         return self._table.keys(like)
 
-    def records(self, key: RecordKey) -> Sequence[Record]:
+    def records(self, key: RecordDatabase.Key) -> Sequence[RecordDatabase.Record]:
         return self._table.records(key)
 
-    def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
+    def add(self, records: Mapping[RecordDatabase.Key, Sequence[RecordDatabase.Record]]) -> int:
         del records
         raise self.read_only()
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import structlog
 from chameleon_core.api import SQLiteFile
-from chameleon_core.plugin_api import ChameleonError, Record, RecordKey
+from chameleon_core.plugin_api import ChameleonError, RecordDatabase
 
 from chameleon_records._databases.contract import ManagedDatabase, Selection
 from chameleon_records._format import (
@@ -93,12 +93,12 @@ class SQLiteDatabase(ManagedDatabase):
                 reason = getattr(error.__cause__, "sqlite_errorname", "")
                 self.writable = not reason.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN"))
 
-    def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
+    def keys(self, like: RecordDatabase.Key | None = None) -> Sequence[RecordDatabase.Key]:
         where, values = ("", ()) if like is None else (" WHERE family = ?", (like.family,))
         rows = self._read(f"SELECT key FROM keys{where} ORDER BY digest", values)  # noqa: S608
         return [key for (text,) in rows if (key := self._parse(key_from_json, text)) is not None]
 
-    def records(self, key: RecordKey) -> Sequence[Record]:
+    def records(self, key: RecordDatabase.Key) -> Sequence[RecordDatabase.Record]:
         rows = self._read(
             f"SELECT record FROM records WHERE key_id = ({_ID}) ORDER BY config",  # noqa: S608
             (key.digest,),
@@ -106,7 +106,9 @@ class SQLiteDatabase(ManagedDatabase):
         read = (self._parse(record_from_json, text) for (text,) in rows)
         return [record for record in read if record is not None]
 
-    def add(self, records_by_key: Mapping[RecordKey, Sequence[Record]]) -> int:
+    def add(
+        self, records_by_key: Mapping[RecordDatabase.Key, Sequence[RecordDatabase.Record]]
+    ) -> int:
         if not self.writable:
             raise self.read_only()
         changed = 0
@@ -122,7 +124,9 @@ class SQLiteDatabase(ManagedDatabase):
                 changed += sum(self._put(execute, row, normalise(record)) for record in records)
         return changed
 
-    def _put(self, execute: Callable[..., sqlite3.Cursor], row: int, record: Record) -> bool:
+    def _put(
+        self, execute: Callable[..., sqlite3.Cursor], row: int, record: RecordDatabase.Record
+    ) -> bool:
         config, text = _text(record.measurement.config), _text(record_to_json(record))
         known = execute(
             "SELECT record FROM records WHERE key_id = ? AND config = ?", (row, config)

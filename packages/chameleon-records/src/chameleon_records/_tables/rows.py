@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 from chameleon_core.api import RecordStore, RunFile, RunView
-from chameleon_core.plugin_api import Record, RecordKey
+from chameleon_core.plugin_api import RecordDatabase
 
 from chameleon_records._format import Records, RecordsError
 from chameleon_records._locations import open_at
@@ -26,8 +26,8 @@ class Row:
     """
 
     task: str
-    key: RecordKey
-    record: Record
+    key: RecordDatabase.Key
+    record: RecordDatabase.Record
     origin: str | None = None
 
 

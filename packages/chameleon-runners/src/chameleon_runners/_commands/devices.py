@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import ExitCode, TargetError
 from chameleon_system.api import ChildEndedError, ChildProcess, Conversation
 
@@ -104,7 +104,7 @@ def _test(answer: dict[str, Any], tracker: str, target: str | None) -> None:
 
 
 def _resolved(target: str) -> str:
-    return str(default_registry().create("targets", "tvm").resolve(target))
+    return str(Registry.default().create("targets", "tvm").resolve(target))
 
 
 def _print(answer: dict[str, Any]) -> None:

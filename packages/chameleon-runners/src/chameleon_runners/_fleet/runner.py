@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 from chameleon_core.plugin_api import (
-    Arrival,
     ChameleonError,
     Contender,
     FailureKind,
@@ -206,7 +205,7 @@ class FleetStream(MeasureStream):
         self._woken = True
         self._pool.wake()
 
-    def poll(self, timeout: float | None = None) -> Arrival | None:
+    def poll(self, timeout: float | None = None) -> MeasureStream.Arrival | None:
         """Wait for the next measurement; see ``MeasureStream.poll``."""
         until = None if timeout is None else self._pool.now() + timeout
         with contextlib.suppress(StoppedError):
@@ -240,7 +239,7 @@ class FleetStream(MeasureStream):
         for run in self._runs:
             run.dispatch(0 if full else None)
 
-    def _arrival(self, *, final: bool = False) -> Arrival | None:
+    def _arrival(self, *, final: bool = False) -> MeasureStream.Arrival | None:
         """The next result, from the oldest job that has one; None if there is none."""
         for run in self._runs:
             if run.results and (final or self._devices.ever_connected or not run.open):
@@ -248,7 +247,7 @@ class FleetStream(MeasureStream):
                 if not (run.open or run.results):
                     self._runs.remove(run)
                     run.release()
-                return Arrival(job=run.job, measurement=measurement)
+                return MeasureStream.Arrival(job=run.job, measurement=measurement)
         return None
 
     def close(self) -> None:

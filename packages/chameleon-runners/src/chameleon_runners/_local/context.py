@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import attrs
-from chameleon_core.api import TIE
-from chameleon_core.plugin_api import Disturbance
-from chameleon_system.api import CoreMeter, CoreWatch
+from chameleon_core.plugin_api import Disturbance, Measurement
+from chameleon_system.api import CoreWatch
 
+from chameleon_runners._core_meter import CoreMeter
 from chameleon_runners._engine.context import MeasureContext
 from chameleon_runners._engine.process_pool import ProcessPool
 from chameleon_runners._engine.workers import Worker, WorkerEvent
@@ -53,7 +53,7 @@ def count_same_order(candidates: Sequence[RepeatTimings]) -> tuple[int, int]:
     orders = [
         (first - other_first) * (again - other_again) > 0.0
         for (first, again), (other_first, other_again) in combinations(candidates, 2)
-        if abs(again - other_again) > TIE * min(again, other_again)
+        if abs(again - other_again) > Measurement.TIE * min(again, other_again)
     ]
     return len(orders), sum(orders)
 

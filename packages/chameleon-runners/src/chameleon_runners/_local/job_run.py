@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Arrival, FailureKind, MeasureJob, Measurement
+from chameleon_core.plugin_api import FailureKind, MeasureJob, Measurement, MeasureStream
 
 from chameleon_runners._engine.build_phase import BuildPhase
 from chameleon_runners._engine.context import CandidateRun
@@ -392,7 +392,7 @@ class LocalJobRuns:
             run.interrupt()
         self._context.pool.wake()
 
-    def measurements(self) -> Iterator[Arrival]:
+    def measurements(self) -> Iterator[MeasureStream.Arrival]:
         """Yield one measurement for each configuration of the jobs, as soon as it is known."""
         try:
             with contextlib.suppress(StoppedError):
@@ -407,7 +407,7 @@ class LocalJobRuns:
         finally:
             self._release()
 
-    def _build(self, runs: Sequence[LocalJobRun]) -> Iterator[Arrival]:
+    def _build(self, runs: Sequence[LocalJobRun]) -> Iterator[MeasureStream.Arrival]:
         """Build until all is built, or until the workers hold as many kernels as allowed."""
         if len(self._runs) > 1:
             self._context.builders.fill(len(self._runs))
@@ -443,5 +443,9 @@ class LocalJobRuns:
         self._context.pool.pause_idle()
 
 
-def _arrivals(run: LocalJobRun, measurements: Iterable[Measurement]) -> Iterator[Arrival]:
-    return (Arrival(job=run.job, measurement=measurement) for measurement in measurements)
+def _arrivals(
+    run: LocalJobRun, measurements: Iterable[Measurement]
+) -> Iterator[MeasureStream.Arrival]:
+    return (
+        MeasureStream.Arrival(job=run.job, measurement=measurement) for measurement in measurements
+    )

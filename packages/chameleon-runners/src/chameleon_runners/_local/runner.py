@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 from chameleon_core.api import installed
 from chameleon_core.plugin_api import (
-    Arrival,
     Contender,
     Disturbance,
     MeasureJob,
@@ -20,8 +19,9 @@ from chameleon_core.plugin_api import (
     TargetError,
     Task,
 )
-from chameleon_system.api import CoreMeter, CoreWatch, processor_name, usable_cores
+from chameleon_system.api import CoreWatch, processor_name, usable_cores
 
+from chameleon_runners._core_meter import CoreMeter
 from chameleon_runners._engine.comparison import Comparison, ContenderState
 from chameleon_runners._engine.context import CandidateRun
 from chameleon_runners._engine.deadlines import Deadlines
@@ -81,7 +81,7 @@ class ProcessComparison(Comparison[CandidateRun]):
         return None
 
 
-Measure = Callable[[Sequence[MeasureJob]], Generator[Arrival, None, None]]
+Measure = Callable[[Sequence[MeasureJob]], Generator[MeasureStream.Arrival, None, None]]
 
 
 class LocalStream(OrderedStream):
@@ -92,7 +92,7 @@ class LocalStream(OrderedStream):
         self._measure = measure
         self._size = size
 
-    def _begin(self) -> Generator[Arrival, None, None]:
+    def _begin(self) -> Generator[MeasureStream.Arrival, None, None]:
         jobs = [self._waiting.popleft()]
         while (
             self._waiting
@@ -150,7 +150,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
             disturbance=self._disturbance,
         )
 
-    def _measure_ahead(self, job: MeasureJob) -> Generator[Arrival, None, None]:
+    def _measure_ahead(self, job: MeasureJob) -> Generator[MeasureStream.Arrival, None, None]:
         # The option ``ahead``: the first kernels are complete before the others are built.
         ahead = self._options.ahead if math.isinf(job.best_seconds) else 0
         best = job.best_seconds
@@ -159,9 +159,9 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
             with contextlib.closing(self._measure([part])) as arrivals:
                 for arrival in arrivals:
                     best = min(best, arrival.measurement.cost)
-                    yield Arrival(job=job, measurement=arrival.measurement)
+                    yield MeasureStream.Arrival(job=job, measurement=arrival.measurement)
 
-    def _measure(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
+    def _measure(self, jobs: Sequence[MeasureJob]) -> Generator[MeasureStream.Arrival, None, None]:
         """Measure one job, or several jobs with one configuration each."""
         if self._interrupted or self._closed or not jobs[0].configs:
             return
@@ -193,7 +193,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
     def stream(self) -> MeasureStream:
         return LocalStream(self._group, size=self._size)
 
-    def _group(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
+    def _group(self, jobs: Sequence[MeasureJob]) -> Generator[MeasureStream.Arrival, None, None]:
         return self._measure_ahead(jobs[0]) if len(jobs) == 1 else self._measure(jobs)
 
     @contextlib.contextmanager

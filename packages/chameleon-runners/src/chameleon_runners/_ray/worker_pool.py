@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 import ray
-from chameleon_core.api import in_one_line
+from chameleon_core.api import words
 
 from chameleon_runners._engine.workers import (
     EndReason,
@@ -235,7 +235,7 @@ class RayPool(WorkerPool):
             with contextlib.suppress(Exception):
                 ray.kill(worker.host.actor)
         seconds = time.monotonic() - work.started
-        description = f"is gone with its Ray actor: {in_one_line(reason)[:_LONGEST_REASON]}"
+        description = f"is gone with its Ray actor: {words.in_one_line(reason)[:_LONGEST_REASON]}"
         worker.end = ActorEnd(
             reason=EndReason.DIED, status=-9, log="", seconds=seconds, description=description
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import RecordStore, StoredTask
+from chameleon_core.api import RecordStore
 from chameleon_core.plugin_api import ConfigError, FailureKind, Measurement, Task
 
 from chameleon_runners._replay.table import Table, make_table
@@ -140,7 +140,7 @@ def tables_of_run(folder: Path) -> list[Table]:
     return [table for table in tables if table is not None]
 
 
-def _table(store: RecordStore, stored: StoredTask) -> Table | None:
+def _table(store: RecordStore, stored: RecordStore.TaskRow) -> Table | None:
     measurements = store.measurements(stored.id)
     if not measurements:
         return None

@@ -23,8 +23,8 @@ from chameleon_core.plugin_api import (
     Kernel,
     TargetError,
 )
-from chameleon_system.api import count_involuntary_switches
 
+from chameleon_runners._core_meter import count_involuntary_switches
 from chameleon_runners._timing import Repeats, TimingPolicy, no_switches, probe_runs, time_kernel
 from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners._worker.protocol import Message

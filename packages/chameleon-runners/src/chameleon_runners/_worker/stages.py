@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -14,9 +13,9 @@ from chameleon_core.plugin_api import (
     Builder,
     Device,
     SpaceProvider,
+    StageRef,
     Task,
     load_factory,
-    options_for,
 )
 
 from chameleon_runners._worker.protocol import Message
@@ -24,8 +23,7 @@ from chameleon_runners._worker.protocol import Message
 
 def make_builder(message: Message) -> Builder:
     """Make the builder that an ``open`` command describes."""
-    factory = _load(message["factory"])
-    stage = factory(options_for(factory, message["options"]))
+    stage = _create(message["factory"], message["options"])
     task = Task(**message["task"])
     if isinstance(stage, Baseline):
         return stage.builder(task, message["variant"], threads=message["threads"])
@@ -35,8 +33,7 @@ def make_builder(message: Message) -> Builder:
 
 def make_device(factory: str, options: dict[str, Any]) -> Device:
     """Make a device from its ``StageRef``."""
-    kind = _load(factory)
-    device: Device = kind(options_for(kind, options))
+    device: Device = _create(factory, options)
     return device
 
 
@@ -46,12 +43,15 @@ def preload(factory: str) -> None:
         _load(factory)
 
 
-def _load(factory: str) -> Callable[..., Any]:
+def _load(factory: str) -> None:
     """Import a stage's class, and the modules that it ``preloads``."""
-    kind = load_factory(factory)
-    for module in getattr(kind, "preloads", ()):
+    for module in getattr(load_factory(factory), "preloads", ()):
         importlib.import_module(module)
-    return kind
+
+
+def _create(factory: str, options: dict[str, Any]) -> Any:
+    _load(factory)
+    return StageRef(factory=factory, options=options).create()
 
 
 _KEY_FIELDS = ("factory", "options", "task", "variant", "threads")

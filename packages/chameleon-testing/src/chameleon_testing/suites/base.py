@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import ResolvedPipeline, target_of, tasks_of, to_json, with_hint
+from chameleon_core.api import ResolvedPipeline, TaskSource, to_json
 from chameleon_core.plugin_api import (
     KINDS,
     ChameleonError,
@@ -21,7 +21,6 @@ from chameleon_core.plugin_api import (
     PluginRecord,
     Task,
     complaint,
-    make_stage,
     read_options,
 )
 
@@ -152,7 +151,7 @@ class StageSuite(ConformanceSuite):
             context: the context, for kinds whose factories take one.
             options: options in addition to those of the suite.
         """
-        return make_stage(self.about, self.registered, self.made_options(**options), context)
+        return self.about.make_stage(self.registered, self.made_options(**options), context)
 
     def test_options(self) -> None:
         """The options are immutable, have help texts, and do not change when written as JSON."""
@@ -208,7 +207,8 @@ class TaskSuite(StageSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        tasks = tasks_of(pipeline, target_of(pipeline))
+        source = TaskSource(pipeline)
+        tasks = source.tasks(source.target())
         return {**super().subjects(pipeline), **({"task": tasks[0]} if tasks else {})}
 
 
@@ -264,7 +264,7 @@ def outcomes(suite: type[ConformanceSuite], attributes: Mapping[str, Any]) -> It
 def _failure(error: BaseException) -> str:
     """The message of a check's failure."""
     if isinstance(error, ChameleonError):
-        return with_hint(error)
+        return error.with_hint()
     if isinstance(error, AssertionError) and str(error):
         return str(error)
     return f"it raises {type(error).__name__}: {error}".rstrip(": ")

@@ -6,13 +6,7 @@ import contextlib
 import io
 from typing import Any, ClassVar
 
-from chameleon_core.api import (
-    Registry,
-    ResolvedPipeline,
-    default_registry,
-    from_dict,
-    target_of,
-)
+from chameleon_core.api import Registry, ResolvedPipeline, TaskSource, from_dict
 from chameleon_core.plugin_api import (
     ChameleonError,
     Frontend,
@@ -41,7 +35,7 @@ class FrontendSuite(StageSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        return {**super().subjects(pipeline), "target": target_of(pipeline)}
+        return {**super().subjects(pipeline), "target": TaskSource(pipeline).target()}
 
     def test_tasks(self) -> None:
         """Tasks are JSON, have unique names and at least one operation, and are reproducible.
@@ -153,7 +147,7 @@ class PresetSuite(ConformanceSuite):
         """
         self.test_record()
         for key in self.record.pipeline:
-            assert key in default_registry().pipeline_keys, f"{self.where}: there is no key '{key}'"
+            assert key in Registry.default().pipeline_keys, f"{self.where}: there is no key '{key}'"
             assert key not in {"model", "output", "preset"}, (
                 f"{self.where}: it names '{key}', which every pipeline file says for itself"
             )
@@ -162,7 +156,7 @@ class PresetSuite(ConformanceSuite):
         """A pipeline with the preset is complete, and all its stages and options are known."""
         self.test_record()
         record = self.record
-        known = [entry.record for entry in default_registry().entries("presets")]
+        known = [entry.record for entry in Registry.default().entries("presets")]
 
         class Own:
             @hookimpl

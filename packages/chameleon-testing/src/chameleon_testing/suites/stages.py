@@ -17,13 +17,11 @@ from chameleon_core.plugin_api import (
     FailureKind,
     MeasureJob,
     Measurement,
-    Record,
-    RecordKey,
-    RivalTrace,
-    SchedulerContext,
+    RecordDatabase,
+    Rival,
+    Scheduler,
     StageRef,
     Task,
-    TaskState,
 )
 
 from chameleon_testing import conformance as checks
@@ -146,7 +144,7 @@ class RivalSuite(TaskSuite):
 
     def _check(self, trace: object) -> None:
         kind = type(trace).__name__
-        assert isinstance(trace, RivalTrace), f"{kind} instead of a RivalTrace"
+        assert isinstance(trace, Rival.Trace), f"{kind} instead of a Rival.Trace"
         curve = (trace.at_seconds, trace.measurements, trace.best_seconds)
         lengths = {len(series) for series in curve}
         assert len(lengths) == 1 and lengths != {0}, (
@@ -246,17 +244,17 @@ class RecordDatabaseSuite(StageSuite):
             assert orders[0] == orders[1], "its keys come in the order of their adding"
 
 
-def _key(size: int, *, target: str = "none") -> RecordKey:
+def _key(size: int, *, target: str = "none") -> RecordDatabase.Key:
     names = {"operator": "none", "space": "conformance", "fingerprint": "0" * 16}
     arguments, conditions = {"size": size}, {"threads": 1}
-    return RecordKey(**names, target=target, arguments=arguments, conditions=conditions)
+    return RecordDatabase.Key(**names, target=target, arguments=arguments, conditions=conditions)
 
 
-def _record(tile: int, seconds: float | None) -> Record:
+def _record(tile: int, seconds: float | None) -> RecordDatabase.Record:
     outcome: dict[str, Any] = {"failure": FailureKind.RUN_ERROR, "message": "as scripted"}
     outcome = outcome if seconds is None else {"seconds": (seconds,)}
     measurement = Measurement(config=(0, tile), **outcome)
-    return Record(measurement=measurement, knobs={"tile": tile}, measured_at=1.0)
+    return RecordDatabase.Record(measurement=measurement, knobs={"tile": tile}, measured_at=1.0)
 
 
 class ExplorerSuite(StageSuite):
@@ -361,10 +359,12 @@ class SchedulerSuite(StageSuite):
         raise AssertionError("it goes on when all tasks are done")
 
 
-def _states(histories: list[list[float]], flying: list[int] | None = None) -> list[TaskState]:
+def _states(
+    histories: list[list[float]], flying: list[int] | None = None
+) -> list[Scheduler.TaskState]:
     """The states of tasks with these costs after each batch."""
     return [
-        TaskState(
+        Scheduler.TaskState(
             task=Task(name=f"op{i}", operator="", arguments={"i": i}, target="", flop=1e9),
             rounds=len(history),
             measured=len(history) * _BATCH,
@@ -376,6 +376,6 @@ def _states(histories: list[list[float]], flying: list[int] | None = None) -> li
     ]
 
 
-def _context(states: list[TaskState]) -> SchedulerContext:
+def _context(states: list[Scheduler.TaskState]) -> Scheduler.Context:
     tasks, rng = [state.task for state in states], np.random.default_rng(SEED)
-    return SchedulerContext(tasks=tasks, rng=rng, batch_size=_BATCH)
+    return Scheduler.Context(tasks=tasks, rng=rng, batch_size=_BATCH)

@@ -14,9 +14,9 @@ from chameleon_core.api import (
     RecordStore,
     ResolvedPipeline,
     RunFile,
+    TaskSource,
     from_dict,
     run_pipeline,
-    target_of,
     to_json,
 )
 from chameleon_tvm.api import CONVOLUTIONS, OperatorsOptions
@@ -57,7 +57,7 @@ class OperatorTimes:
         self._measurements = measurements
         self._listeners = listeners
         self._interruption = interruption
-        self.target = target_of(pipeline)
+        self.target = TaskSource(pipeline).target()
         self._seconds: dict[str, float] = {}
         self._keys: dict[Spec, str] = {}
         for record in (*records, *self._runs()):

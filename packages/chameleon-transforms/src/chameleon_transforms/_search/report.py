@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from chameleon_bench.api import Cell, Plot, Table, logarithmic, plain_page, points, titled
-from chameleon_core.api import counted
+from chameleon_core.api import words
 from markupsafe import Markup
 
 from chameleon_transforms._search.front import PARAMETERS, Point
@@ -58,9 +58,15 @@ def _details(network: Point) -> Cell:
 def _counts(network: Point) -> str:
     """Numbers of transformed layers and of channel groups with fewer channels, in words."""
     layers = (
-        f"{counted(len(network.transforms), 'layer')} transformed" if network.transforms else ""
+        f"{words.counted(len(network.transforms), 'layer')} transformed"
+        if network.transforms
+        else ""
     )
-    sets = f"fewer channels in {counted(len(network.channels), 'set')}" if network.channels else ""
+    sets = (
+        f"fewer channels in {words.counted(len(network.channels), 'set')}"
+        if network.channels
+        else ""
+    )
     return ", ".join(filter(None, [layers, sets]))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core.plugin_api import ConfigError, SpaceProvider, Winner
+from chameleon_core.plugin_api import ConfigError, Delivery, SpaceProvider
 
 from chameleon_tvm._building.builder import TVMBuilder
 from chameleon_tvm._words import identifier
@@ -42,7 +42,7 @@ def identifiers(names: Sequence[str]) -> list[str]:
     return results
 
 
-def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
+def tvm_builder(space: SpaceProvider, winner: Delivery.Winner) -> TVMBuilder:
     """Make the builder of the task of a winner (a run's fastest configuration).
 
     Args:

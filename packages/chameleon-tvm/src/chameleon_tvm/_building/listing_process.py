@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.plugin_api import SpaceProvider, Task, load_factory, options_for
+from chameleon_core.plugin_api import SpaceProvider, StageRef, Task
 from chameleon_system.api import usable_cores, write_atomic
 
 _MAX_CHARACTERS = 4_000_000
@@ -20,8 +20,7 @@ _MAX_CHARACTERS = 4_000_000
 def main() -> int:
     """Write the TensorIR and assembly of a run's winners; the exit code is 1 if any failed."""
     work = json.load(sys.stdin)
-    factory = load_factory(work["space"]["factory"])
-    provider: SpaceProvider = factory(options_for(factory, work["space"]["options"]))
+    provider: SpaceProvider = StageRef(**work["space"]).create()
 
     def fails(winner: Mapping[str, Any]) -> bool:
         task = Task(**winner["task"])

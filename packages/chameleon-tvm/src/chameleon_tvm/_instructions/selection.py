@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import structlog
-from chameleon_core.api import default_registry
-from chameleon_core.plugin_api import KINDS, InstructionRecord, make
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import KINDS, InstructionRecord
 from chameleon_system.api import request_permission
 
 from chameleon_tvm._device.cpus.description import is_this_cpu
@@ -110,7 +110,7 @@ def package_records_of(target: str) -> Sequence[InstructionRecord]:
 def plugin_records_of(target: str) -> Sequence[InstructionRecord]:
     """The plugin records of instructions that other distributions add and that a target has."""
     names = {record.name for record in INSTRUCTIONS}
-    entries = default_registry().entries("instructions")
+    entries = Registry.default().entries("instructions")
     return _available(target, [entry.record for entry in entries if entry.name not in names])
 
 
@@ -130,7 +130,7 @@ def instruction_of(record: InstructionRecord) -> Instruction:
     Raises:
         PluginError: The instruction's class cannot be imported, or making its object fails.
     """
-    instruction: Instruction = make(KINDS["instructions"], record)
+    instruction: Instruction = KINDS["instructions"].make(record)
     return instruction
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.api import ResolvedPipeline, TaskTuner, device_of, from_dict
+from chameleon_core.api import ResolvedPipeline, TaskSource, TaskTuner, from_dict
 from chameleon_core.plugin_api import (
     Archive,
     ChameleonError,
@@ -315,7 +315,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             pipeline = attrs.evolve(pipeline, seed=work.seed)
         plan = TracePlan(work, design_spaces, self._options)
         space = plan.space
-        device = device_of(pipeline, task.target)
+        device = TaskSource(pipeline).device(task.target)
         tuner = TaskTuner.of(
             pipeline, task, space, self._archive, batch_size=batch_size, device=device
         )

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import (
     KINDS,
     Arrays,
@@ -16,7 +16,6 @@ from chameleon_core.plugin_api import (
     OperatorRecord,
     PluginError,
     Task,
-    make,
 )
 from numpy.typing import NDArray
 
@@ -110,7 +109,7 @@ class TypedOperator(Operator):
 
 def is_operator(kind: str) -> bool:
     """Whether this package or an installed plugin defines an operator of this kind."""
-    return kind in PACKAGE_OPERATORS or kind in default_registry().names("operators")
+    return kind in PACKAGE_OPERATORS or kind in Registry.default().names("operators")
 
 
 def record_of(task: Task) -> OperatorRecord:
@@ -123,7 +122,7 @@ def record_of(task: Task) -> OperatorRecord:
     if record is not None:
         return record
     try:
-        record = default_registry().record("operators", task.operator)
+        record = Registry.default().record("operators", task.operator)
     except PluginError as error:
         raise ConfigError(
             f"task {task.name!r}: there is no operator {task.operator!r}", hint=error.hint
@@ -141,7 +140,7 @@ def operator_of(task: Task) -> Operator:
         ConfigError: No installed distribution defines this kind of operator.
         PluginError: The code of the operator's plugin fails.
     """
-    operator: Operator = make(KINDS["operators"], record_of(task), task)
+    operator: Operator = KINDS["operators"].make(record_of(task), task)
     return operator
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import in_one_line
+from chameleon_core.api import words
 from chameleon_core.plugin_api import Arrays, ConfigError, Task
 
 from chameleon_tvm._late_tvm import tvm
@@ -29,7 +29,7 @@ class PrimFuncOperator(Operator):
         try:
             return loaded_function(self.task.arguments["function"])
         except TVM_ERRORS as error:
-            problem = in_one_line(error)[-300:]
+            problem = words.in_one_line(error)[-300:]
             raise ConfigError(
                 f"the function of task {self.task.name!r} cannot be read: {problem}",
                 hint="It is damaged, or from another version of TVM: make the task again.",

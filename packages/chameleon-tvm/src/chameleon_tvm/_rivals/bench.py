@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chameleon_core.plugin_api import ConfigError, Rival, RivalTrace, Task
+from chameleon_core.plugin_api import ConfigError, Rival, Task
 from chameleon_system.api import usable_cores
 
 from chameleon_tvm._rivals.launch import tune_with_metaschedule
@@ -17,7 +17,7 @@ class MetaSchedule(Rival):
 
     def tune(
         self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
-    ) -> RivalTrace:
+    ) -> Rival.Trace:
         """Tune a task with MetaSchedule; the trace has a point for the end of each batch.
 
         All points are scaled so that the last one equals Chameleon's time of the best kernel,
@@ -44,7 +44,7 @@ class MetaSchedule(Rival):
         own_seconds, reported_seconds = answer["kernel_seconds"], answer["best_seconds"]
         scale = own_seconds / reported_seconds if own_seconds and reported_seconds else 1.0
         points = answer["history"]
-        return RivalTrace(
+        return Rival.Trace(
             at_seconds=tuple(point["seconds"] for point in points),
             measurements=tuple(point["trials"] for point in points),
             best_seconds=tuple(

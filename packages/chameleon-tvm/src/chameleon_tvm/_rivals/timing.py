@@ -7,7 +7,7 @@ import statistics
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import Task
 from chameleon_system.api import AnswerStream, CoreWatch, read_requests, usable_cores
 
@@ -81,7 +81,7 @@ def main() -> None:
             replay_trace(operator_of(task), kernel_request["trace"]), task.target
         )
     else:
-        provider = default_registry().create("spaces", kernel_request["space"])
+        provider = Registry.default().create("spaces", kernel_request["space"])
         kernel = provider.builder(task, threads=request["threads"]).build(kernel_request["config"])
     # The kernel is timed first, because NumPy's threads for the reference would spin beside it.
     seconds = median_seconds(kernel, cores)

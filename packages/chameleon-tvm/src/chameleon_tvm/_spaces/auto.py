@@ -5,16 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar
 
-from chameleon_core.api import default_registry
-from chameleon_core.plugin_api import (
-    KINDS,
-    Builder,
-    ConfigError,
-    DesignSpace,
-    SpaceProvider,
-    Task,
-    make_stage,
-)
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import KINDS, Builder, ConfigError, DesignSpace, SpaceProvider, Task
 
 from chameleon_tvm._operators.base import is_operator
 from chameleon_tvm._spaces.options import AutoOptions
@@ -40,8 +32,7 @@ class AutoSpace(SpaceProvider):
     @cached_property
     def _sketch(self) -> SpaceProvider:
         # The sketch space imports TVM at once, which most tasks do not need.
-        record = default_registry().record("spaces", "sketch")
-        sketch: SpaceProvider = make_stage(KINDS["spaces"], record, self._options)
+        sketch: SpaceProvider = Registry.default().create("spaces", "sketch", self._options)
         return sketch
 
     def design_space(self, task: Task) -> DesignSpace:
@@ -52,9 +43,9 @@ class AutoSpace(SpaceProvider):
 
     def _provider(self, task: Task) -> SpaceProvider:
         own = is_operator(task.operator)
-        record = None if own else default_registry().space_of(task.operator)
+        record = None if own else Registry.default().space_of(task.operator)
         if record is not None:
-            provider: SpaceProvider = make_stage(KINDS["spaces"], record, record.options())
+            provider: SpaceProvider = KINDS["spaces"].make_stage(record, record.options())
             return provider
         try:
             template_of(task, self._template.options)

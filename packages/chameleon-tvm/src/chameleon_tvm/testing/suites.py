@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any, ClassVar
 
-from chameleon_core.api import ResolvedPipeline, default_registry
+from chameleon_core.api import Registry, ResolvedPipeline
 from chameleon_core.plugin_api import NoOptions, OperatorRecord, Task
 from chameleon_testing.suites.base import ConformanceSuite
 
@@ -36,9 +36,10 @@ class _OperatorTaskSuite(ConformanceSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        from chameleon_core.api import target_of, tasks_of  # noqa: PLC0415 - imports a frontend
+        from chameleon_core.api import TaskSource  # noqa: PLC0415 - imports a frontend
 
-        tasks = tasks_of(pipeline, target_of(pipeline))
+        source = TaskSource(pipeline)
+        tasks = source.tasks(source.target())
         fitting = [task for task in tasks if task.operator in cls.operators()]
         return {"task": fitting[0]} if fitting else {}
 
@@ -60,7 +61,7 @@ class _OperatorTaskSuite(ConformanceSuite):
         Args:
             kind: The kind of plugin, such as ``operators``.
         """
-        known = [entry.record for entry in default_registry().entries(kind)]
+        known = [entry.record for entry in Registry.default().entries(kind)]
         assert self.record in known, (
             f"{self.where}: no process would find it: install its package (`pip install -e .`), or "
             "give it with `chameleon --plugin`"

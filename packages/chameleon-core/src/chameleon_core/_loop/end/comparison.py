@@ -22,11 +22,8 @@ from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._stages import Baseline, ComparisonPlan, Contender, StageRef
 from chameleon_core._stages.jobs import TUNED
-from chameleon_core._store import RecordStore, StoredComparison, StoredTask
+from chameleon_core._store import RecordStore, StoredComparison
 from chameleon_core._task import Task
-
-TIE = 0.02
-"""A time ties with the lowest time if it is longer by at most this share."""
 
 _NOTCH = 1.57
 """Half width of a median's notch, in interquartile ranges over the root of the number of repeats.
@@ -53,18 +50,19 @@ def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement
 def ties(measurement: Measurement, fastest: Measurement) -> bool:
     """Whether a measured time cannot be distinguished from the lowest time.
 
-    A time ties if its median exceeds the lowest median by at most the share ``TIE``. It also ties
-    if the confidence intervals of both overlap and their shortest repeats agree up to ``TIE``. The
-    intervals are not enough: on a busy machine they are so wide that kernels of half the speed
-    would tie. A disturbance only makes repeats longer, so the shortest repeats are reliable.
+    A time ties if its median exceeds the lowest median by at most the share ``Measurement.TIE``. It
+    also ties if the confidence intervals of both overlap and their shortest repeats agree up to
+    ``Measurement.TIE``. The intervals are not enough: on a busy machine they are so wide that
+    kernels of half the speed would tie. A disturbance only makes repeats longer, so the shortest
+    repeats are reliable.
 
     Args:
         measurement: a measurement that succeeded.
         fastest: the measurement with the lowest median time.
     """
-    if measurement.cost <= (1.0 + TIE) * fastest.cost:
+    if measurement.cost <= (1.0 + Measurement.TIE) * fastest.cost:
         return True
-    if min(measurement.seconds) > (1.0 + TIE) * min(fastest.seconds):
+    if min(measurement.seconds) > (1.0 + Measurement.TIE) * min(fastest.seconds):
         return False
     return measurement.cost - _half_width(measurement) <= fastest.cost + _half_width(fastest)
 
@@ -363,7 +361,7 @@ FURTHER = 3
 configurations that the space recommends without measurements."""
 
 
-def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
+def interim_result(store: RecordStore, stored: RecordStore.TaskRow) -> OperatorResult:
     """A task's result from the measurements so far, without a comparison.
 
     Args:

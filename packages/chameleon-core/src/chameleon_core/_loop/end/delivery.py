@@ -14,17 +14,21 @@ from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._events import ComparisonProgressed, ComparisonStarted, Event
 from chameleon_core._fallbacks import fall_back
 from chameleon_core._loop.context import RunContext
-from chameleon_core._loop.end.comparison import SHARE
+from chameleon_core._loop.end.comparison import SHARE, alternatives, best_of, winner
 from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._loop.round.batch import tuples
-from chameleon_core._loop.start.tasks import delivers, provider_of
+from chameleon_core._loop.round.task_run import TaskRecords
+from chameleon_core._loop.start.shared_records import shares_records
+from chameleon_core._loop.start.tasks import TaskSource, delivers, provider_of
 from chameleon_core._network_result import NetworkResult
+from chameleon_core._pipeline.schema import Subject
 from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_core._run_files import RunFile
 from chameleon_core._space import DesignSpace
-from chameleon_core._stages import ComparisonPlan, Delivery, Frontend, Winner
+from chameleon_core._stages import ComparisonPlan, Delivery, Frontend
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()
@@ -86,7 +90,7 @@ def unless_gone(result: RunResult, frontend: str, registry: Registry | None = No
     fault = "" if folder.exists() else "gone"
     complete = ""
     with contextlib.suppress(PluginError):  # the frontend is not installed
-        complete = (registry or default_registry()).record("frontends", frontend).complete
+        complete = (registry or Registry.default()).record("frontends", frontend).complete
     if complete and not fault:
         try:
             load_factory(complete)(folder)
@@ -116,7 +120,7 @@ def _plan(publish: Callable[[Event], None], seconds_before: float) -> Comparison
     return ComparisonPlan(seconds=seconds_before * SHARE / (1.0 - SHARE), tell=tell)
 
 
-def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
+def winners(operators: Iterable[OperatorResult]) -> tuple[Delivery.Winner, ...]:
     """The configuration that the delivery compiles for each task.
 
     It is the winner of the run, or else the task's first guess, which the design space recommends
@@ -129,11 +133,11 @@ def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
     return tuple(winner for winner in kernels if winner is not None)
 
 
-def _winner(operator: OperatorResult) -> Winner | None:
+def _winner(operator: OperatorResult) -> Delivery.Winner | None:
     task = Task(**operator.task)
     if operator.config is None:
         return guessed(task, operator.guesses, predicted=operator.predicted)
-    return Winner(
+    return Delivery.Winner(
         task=task,
         config=operator.config,
         seconds=operator.tuned_seconds or operator.search_seconds or 0.0,
@@ -145,7 +149,7 @@ def _winner(operator: OperatorResult) -> Winner | None:
 
 def guessed(
     task: Task, guesses: Sequence[tuple[int, ...]], *, predicted: bool = False
-) -> Winner | None:
+) -> Delivery.Winner | None:
     """The configuration that the delivery compiles for a task that was never measured.
 
     A guess is a configuration that the design space or a cost model recommends without a
@@ -160,12 +164,51 @@ def guessed(
     if not guesses:
         return None
     config, *further = guesses
-    return Winner(task=task, config=config, guesses=tuple(further), predicted=predicted)
+    return Delivery.Winner(task=task, config=config, guesses=tuple(further), predicted=predicted)
 
 
 def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
     """The configurations that a space recommends without measurements, most promising first."""
     return tuple(tuples(space.first_guesses))
+
+
+def stored_winners(store: RecordStore) -> tuple[Delivery.Winner, ...]:
+    """The winner of each measured task of a store (``RunView.winners``)."""
+    found, shared = [], shares_records(store)
+    for stored in store.tasks():
+        records = TaskRecords(store, stored)
+        valid = {m.config: m for m in records.measured.values() if m.ok}
+        comparison = store.comparison(stored.id)
+        config = None if comparison is None else winner(comparison, shared=shared)
+        tuned = {} if comparison is None else dict(comparison.tuned)
+        best = None
+        if config is not None:
+            best = valid.get(config) or attrs.evolve(tuned[config], config=config)
+        recorded = best is None
+        best = best or best_of(valid.values(), shared=shared)
+        if best is not None:
+            found.append(
+                Delivery.Winner(
+                    task=stored.task,
+                    config=best.config,
+                    seconds=best.cost,
+                    alternatives=alternatives(list(valid.values()), best.config),
+                    recorded=recorded and records.is_recorded(best.config),
+                )
+            )
+    return tuple(found)
+
+
+def guesses_for(
+    tasks: Sequence[Task], operators: Iterable[OperatorResult], subject: Subject
+) -> tuple[Delivery.Winner, ...]:
+    """The best guess for each of a run's unmeasured tasks (``RunView.guesses``)."""
+    predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
+    kernels = (
+        guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
+        for task, space in zip(tasks, TaskSource(subject).spaces(tasks, among=True), strict=True)
+    )
+    return tuple(kernel for kernel in kernels if kernel is not None)
 
 
 _UNMEASURED = "first_guesses_delivered"

@@ -75,7 +75,7 @@ class OperatorResult:
             that was trained beforehand.
         measurements: the number of measured configurations, failures included.
         origins: the number of configurations by the stage that proposed them
-            (``loop.round.batch.Origin``), if recorded.
+            (``Measurement.Origin``), if recorded.
         failed: the number of failures by kind.
         failure: the message of the first failure of the most frequent kind, or None if nothing
             failed.
@@ -233,6 +233,30 @@ class RunResult:
             return ExitCode.NO_VALID_RESULT
         return ExitCode.THRESHOLD_MISSED if self.missed else ExitCode.OK
 
+    @property
+    def summary_lines(self) -> list[str]:
+        """Lines about the run's speed, the speed of rivals, the folder, and how to use the result.
+
+        The list is empty if the run has no valid result.
+        """
+        timed = [operator for operator in self.operators if operator.tuned_seconds is not None]
+        network = self.network
+        if network.failure is not None or not (timed or network.delivered):
+            return []
+        if network.delivered:
+            lines = _network_lines(network)
+        else:
+            lines = _operator_lines(timed, len(self.operators))
+        usage = f"Use it: {self.usage_here}" if self.usage else ""
+        return [*lines, f"The result is in {_shown(self.folder)}. {usage}".rstrip()]
+
+    @property
+    def usage_here(self) -> str:
+        """The command or Python code that uses the result, with the path of the run folder."""
+        folder = _shown(self.folder)
+        typed = shlex.quote(folder) if self.usage.startswith("chameleon ") else folder
+        return self.usage.replace("{folder}", typed)
+
     def to_json(self) -> dict[str, Any]:
         """The content of ``run --json``."""
         return {
@@ -280,33 +304,6 @@ def _network_missed(asked: float, network: NetworkResult) -> list[str]:
         for bucket in network.buckets
         if bucket.ratio is not None and bucket.ratio < asked
     ]
-
-
-def summary_lines(result: RunResult) -> list[str]:
-    """Lines about a run's result: its speed, the speed of rivals, its folder, and how to use it.
-
-    The list is empty if the run has no valid result.
-
-    Args:
-        result: the result of a run that has ended.
-    """
-    timed = [operator for operator in result.operators if operator.tuned_seconds is not None]
-    network = result.network
-    if network.failure is not None or not (timed or network.delivered):
-        return []
-    if network.delivered:
-        lines = _network_lines(network)
-    else:
-        lines = _operator_lines(timed, len(result.operators))
-    usage = f"Use it: {usage_of(result)}" if result.usage else ""
-    return [*lines, f"The result is in {_shown(result.folder)}. {usage}".rstrip()]
-
-
-def usage_of(result: RunResult) -> str:
-    """The command or Python code that uses a result, with the path of its folder."""
-    folder = _shown(result.folder)
-    typed = shlex.quote(folder) if result.usage.startswith("chameleon ") else folder
-    return result.usage.replace("{folder}", typed)
 
 
 def _network_lines(network: NetworkResult) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from types import MappingProxyType
 
 import attrs
@@ -12,7 +11,6 @@ import structlog
 
 from chameleon_core._measurement import Measurement
 from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._space.design import resolved
 from chameleon_core._stages import Visited
 
 Config = tuple[int, ...]
@@ -20,34 +18,7 @@ Config = tuple[int, ...]
 log = structlog.get_logger()
 
 
-class Origin(StrEnum):
-    """The stage that proposed a configuration."""
-
-    INITIAL = "initial"
-    """A first guess of the space, or a random configuration of the batch before any search."""
-
-    SUGGESTION = "suggestion"
-    """The best configuration of another task or of an earlier run, or one that the user
-    enqueued."""
-
-    EXPLORER = "explorer"
-    """A candidate of the explorer that the sampler kept."""
-
-    SAMPLER = "sampler"
-    """A configuration that the sampler added, which was no candidate of the explorer."""
-
-    SYNTHESIZER = "synthesizer"
-    """A configuration with which the synthesizer replaced another one."""
-
-    RECORD = "record"
-    """A record of another run, which this run did not measure."""
-
-    FALLBACK = "fallback"
-    """A configuration that the loop added because the stages proposed too few legal, new ones. It
-    is a remaining first guess, a random configuration, or a neighbour of a measured one."""
-
-
-Origins = Mapping[Config, Origin]
+Origins = Mapping[Config, Measurement.Origin]
 
 
 def tuples(configs: Configs) -> list[Config]:
@@ -57,7 +28,7 @@ def tuples(configs: Configs) -> list[Config]:
 
 def searched(
     batch: Iterable[Config], *, candidates: Iterable[Config], selected: Iterable[Config]
-) -> dict[Config, Origin]:
+) -> dict[Config, Measurement.Origin]:
     """The stage that proposed each configuration of a batch.
 
     Args:
@@ -67,10 +38,10 @@ def searched(
     """
     explored, sampled = set(candidates), set(selected)
 
-    def origin(config: Config) -> Origin:
+    def origin(config: Config) -> Measurement.Origin:
         if config not in sampled:
-            return Origin.SYNTHESIZER
-        return Origin.EXPLORER if config in explored else Origin.SAMPLER
+            return Measurement.Origin.SYNTHESIZER
+        return Measurement.Origin.EXPLORER if config in explored else Measurement.Origin.SAMPLER
 
     return {config: origin(config) for config in batch}
 
@@ -231,7 +202,7 @@ class Programs:
             if most is not None and len(batch) >= most:
                 break
             asked = more[start : start + self._at_once]
-            rows = resolved(self._space.resolve, asked)
+            rows = self._space.resolved(asked)
             others = (rows != asked).any(axis=1)
             self._visited.add(asked[others])
             for before, after in zip(tuples(asked[others]), tuples(rows[others]), strict=True):
@@ -273,10 +244,10 @@ class FallbackWatch:
         fallbacks = [
             origin
             for origin in batch.origins.values()
-            if origin not in {Origin.INITIAL, Origin.SUGGESTION}
+            if origin not in {Measurement.Origin.INITIAL, Measurement.Origin.SUGGESTION}
         ]
         self._searched += len(fallbacks)
-        self._replaced += fallbacks.count(Origin.FALLBACK)
+        self._replaced += fallbacks.count(Measurement.Origin.FALLBACK)
         if short is None or short in self._named or 2 * self._replaced <= self._searched:
             return
         self._named.add(short)

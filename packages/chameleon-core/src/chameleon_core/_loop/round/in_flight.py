@@ -17,7 +17,14 @@ from chameleon_core._loop.round.batch import Batch
 from chameleon_core._loop.round.task_run import TaskRun
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import AtOnce, StageSpec
-from chameleon_core._stages import Arrival, ComparisonPlan, Contender, MeasureJob, Runner, StageRef
+from chameleon_core._stages import (
+    ComparisonPlan,
+    Contender,
+    MeasureJob,
+    MeasureStream,
+    Runner,
+    StageRef,
+)
 from chameleon_core._stages.runner import JobAfterJob
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
@@ -253,7 +260,7 @@ class CheckedStream(Closeable):
         return f"task {names}" if len(self._batches) == 1 else f"tasks {names}"
 
     def _arrived(self, arrival: object) -> tuple[Batch, Measurement]:
-        if not isinstance(arrival, Arrival):
+        if not isinstance(arrival, MeasureStream.Arrival):
             raise self._contract.broken(f"streamed a {type(arrival).__name__}, not an Arrival")
         measurement: object = arrival.measurement
         if not isinstance(measurement, Measurement):

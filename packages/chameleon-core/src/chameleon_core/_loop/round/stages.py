@@ -81,7 +81,7 @@ class SearchStages:
         )
 
     @property
-    def score(self) -> stages.ScoreFunction | None:
+    def score(self) -> stages.Explorer.ScoreFunction | None:
         """The cost model's prediction as a function, or None if the model is not trained yet."""
         contract = self.contracts["cost_models"]
         with contract.call("say whether it is trained"):
@@ -181,7 +181,7 @@ class SearchStages:
         with self.contracts["synthesizers"].call("observe"):
             self.synthesizer.observe(observations)
         self.archive.record(
-            stages.TaskHistory(task=self.task, space=self.space, observations=observations)
+            stages.Archive.History(task=self.task, space=self.space, observations=observations)
         )
 
 
@@ -203,7 +203,7 @@ class ScoreTable:
     """
 
     def __init__(
-        self, score: stages.ScoreFunction, everything: Configs, space: DesignSpace
+        self, score: stages.Explorer.ScoreFunction, everything: Configs, space: DesignSpace
     ) -> None:
         self._score = score
         self._space = space
@@ -225,7 +225,9 @@ class ScoreTable:
         return scores
 
 
-def tabulated(score: stages.ScoreFunction, space: DesignSpace) -> stages.ScoreFunction:
+def tabulated(
+    score: stages.Explorer.ScoreFunction, space: DesignSpace
+) -> stages.Explorer.ScoreFunction:
     """A table of a score function's values if the space is small, else the function itself.
 
     The table saves predictions, because an explorer asks for the same scores many times.
@@ -255,7 +257,7 @@ class WatchedScores:
             one.
     """
 
-    def __init__(self, score: stages.ScoreFunction, visited: stages.Visited) -> None:
+    def __init__(self, score: stages.Explorer.ScoreFunction, visited: stages.Visited) -> None:
         self.best = -math.inf
         self._score = score
         self._visited = visited

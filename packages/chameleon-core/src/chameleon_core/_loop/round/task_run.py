@@ -11,7 +11,7 @@ import numpy as np
 import structlog
 
 from chameleon_core import _events as events
-from chameleon_core._loop.round.batch import Batch, Config, FallbackWatch, Origin, tuples
+from chameleon_core._loop.round.batch import Batch, Config, FallbackWatch, tuples
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import (
     Measurement,
@@ -19,10 +19,10 @@ from chameleon_core._measurement import (
     failures_by_kind,
     most_frequent_failure,
 )
-from chameleon_core._schedulers import TaskState
+from chameleon_core._schedulers import Scheduler
 from chameleon_core._space import Configs, DesignSpace
 from chameleon_core._stages import MeasureJob, StageRef
-from chameleon_core._store import RecordStore, StoredTask
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ class TaskRecords:
         best: the lowest time in seconds; infinity if no configuration succeeded.
     """
 
-    def __init__(self, store: RecordStore, stored: StoredTask) -> None:
+    def __init__(self, store: RecordStore, stored: RecordStore.TaskRow) -> None:
         self.stored = stored
         self._store = store
         self.measured = {m.config: m for m in store.measurements(stored.id)}
@@ -78,7 +78,7 @@ class TaskRecords:
 
     @property
     def origins(self) -> dict[str, int]:
-        """The number of configurations by the stage that proposed them (``Origin``).
+        """The number of configurations by the stage that proposed them (``Measurement.Origin``).
 
         Configurations whose origin was not recorded do not count.
         """
@@ -91,7 +91,7 @@ class TaskRecords:
 
     def is_recorded(self, config: Config | None) -> bool:
         """Whether the measurement of a configuration comes from another run."""
-        return config is not None and self.origin(config) == Origin.RECORD
+        return config is not None and self.origin(config) == Measurement.Origin.RECORD
 
     def origin(self, config: Config) -> str | None:
         """The stage that proposed a configuration, or None if no record names it."""
@@ -183,7 +183,7 @@ class TaskRecords:
         return left
 
 
-def _say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
+def _say_what_does_not_apply(stored: RecordStore.TaskRow, store: RecordStore) -> None:
     """Log how many stored measurements of a task belong to another version of its design space."""
     count = sum(
         len(store.measurements(other.id))
@@ -287,9 +287,9 @@ class TaskRun:
         return len(self.records.measured) <= len(self.tuner.measurements)
 
     @property
-    def state(self) -> TaskState:
+    def state(self) -> Scheduler.TaskState:
         """The task's progress, for the scheduler."""
-        return TaskState(
+        return Scheduler.TaskState(
             task=self.task,
             rounds=self.tuner.rounds,
             measured=len(self.tuner.measurements),

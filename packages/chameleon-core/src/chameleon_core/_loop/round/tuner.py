@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from chameleon_system.api import usable_cores
 
-from chameleon_core._loop.round.batch import Config, Origin, Programs, Search, searched, tuples
+from chameleon_core._loop.round.batch import Config, Programs, Search, searched, tuples
 from chameleon_core._loop.round.stages import SearchStages, generator
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import SearchChoice
@@ -74,7 +74,7 @@ class TaskTuner:
         self._joined = self._programs.joined
         self.measurements: list[Measurement] = []
         self.rounds = 0
-        self.origins: dict[Config, Origin] = {}
+        self.origins: dict[Config, Measurement.Origin] = {}
         self.scores: dict[Config, float] = {}
         self.search = Search()
         self.best: Measurement | None = None
@@ -162,7 +162,9 @@ class TaskTuner:
         self._asked = guesses if len(guesses) else None
         self.scores = {}
         self.origins = {
-            config: Origin.SUGGESTION if config in self._suggested else Origin.INITIAL
+            config: Measurement.Origin.SUGGESTION
+            if config in self._suggested
+            else Measurement.Origin.INITIAL
             for config in tuples(guesses)
         }
         return guesses
@@ -221,9 +223,9 @@ class TaskTuner:
         if self._batches == 0 and self.stages.score is None:
             guesses = self.space.first_guesses
             batch = guesses[self.visited.unvisited(guesses)][: self._batch_size]
-            wanted, added = self._batch_size, Origin.INITIAL
+            wanted, added = self._batch_size, Measurement.Origin.INITIAL
         else:
-            (batch, wanted), added = self._search(), Origin.FALLBACK
+            (batch, wanted), added = self._search(), Measurement.Origin.FALLBACK
             if self._batches == 0 and not self.measurements:
                 batch = self._with_first_guess(batch)
         batch = self._top_up(batch, wanted)
@@ -263,7 +265,7 @@ class TaskTuner:
         batch = self._joined(batch, candidates.configs, proposed)
         for config in tuples(batch):
             asked = self._programs.asked.get(config, config)
-            self.origins.setdefault(config, self.origins.get(asked, Origin.EXPLORER))
+            self.origins.setdefault(config, self.origins.get(asked, Measurement.Origin.EXPLORER))
             if asked in self.scores:
                 self.scores.setdefault(config, self.scores[asked])
         if not few and (proposed < len(selected) or not len(selected)):
@@ -336,7 +338,7 @@ class TaskTuner:
         suggested = self._joined(batch[:0], np.array(self._suggested, np.int32))
         self._suggested.clear()
         suggested = suggested[: (len(batch) + 1) // 2]
-        self.origins |= dict.fromkeys(tuples(suggested), Origin.SUGGESTION)
+        self.origins |= dict.fromkeys(tuples(suggested), Measurement.Origin.SUGGESTION)
         return self._joined(suggested, batch)[: len(batch)]
 
     def _with_first_guess(self, batch: Configs) -> Configs:
@@ -349,7 +351,7 @@ class TaskTuner:
         if len(batch) < 2 or not len(guess):  # noqa: PLR2004 - leave a single row to the model
             return batch
         joined = self._joined(guess, batch)[: len(batch)]
-        self.origins.setdefault(tuples(guess)[0], Origin.INITIAL)
+        self.origins.setdefault(tuples(guess)[0], Measurement.Origin.INITIAL)
         return joined
 
     def _with_enqueued(self, batch: Configs, limit: int | None) -> Configs:
@@ -359,7 +361,7 @@ class TaskTuner:
         waiting = self._joined(batch[:0], np.array(self._enqueued, np.int32))
         first = waiting[: self._batch_size][:limit]
         self._enqueued = tuples(waiting[len(first) :])
-        self.origins |= dict.fromkeys(tuples(first), Origin.SUGGESTION)
+        self.origins |= dict.fromkeys(tuples(first), Measurement.Origin.SUGGESTION)
         return self._joined(first, batch)[: max(len(first), len(batch))][:limit]
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:

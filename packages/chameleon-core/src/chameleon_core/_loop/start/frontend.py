@@ -18,10 +18,10 @@ from chameleon_core._events import CheckFinished, CheckStarted
 from chameleon_core._loop.context import RunContext
 from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._loop.round.batch import tuples
-from chameleon_core._loop.start.tasks import spaces_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.schema import Scope, Subject
 from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Frontend, MeasureJob, StageRef, Trials
+from chameleon_core._stages import Frontend, MeasureJob, StageRef
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_core._words import in_seconds
@@ -164,7 +164,7 @@ def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[
     return choice
 
 
-class _MeasuredTrials(Trials):
+class _MeasuredTrials(Frontend.Trials):
     """Measurements for the frontend's choice; they do not count as measurements of the run's tasks.
 
     Attributes:
@@ -215,7 +215,7 @@ class _MeasuredTrials(Trials):
     def _space(self, task: Task) -> DesignSpace | None:
         """The design space of a task, or None if it has none."""
         try:
-            [space] = spaces_of(self._run.pipeline, [task], among=True)
+            [space] = TaskSource(self._run.pipeline).spaces([task], among=True)
         except ConfigError:
             return None
         return space

@@ -1,8 +1,8 @@
 """Takes records from databases when a run begins, and adds the run's records when it ends.
 
-A record is a measurement in a database. Records with exactly the same key (``RecordKey``) as a task
-of the run count as measured. They are copied into the run's own store, so that a resumed run
-depends on no database. For a task without such records, the best configurations of the nearest
+A record is a measurement in a database. Records with exactly the same key (``RecordDatabase.Key``)
+as a task of the run count as measured. They are copied into the run's own store, so that a resumed
+run depends on no database. For a task without such records, the best configurations of the nearest
 tasks are measured first.
 """
 
@@ -23,13 +23,13 @@ import structlog
 
 from chameleon_core._errors import ChameleonError
 from chameleon_core._fallbacks import fall_back
-from chameleon_core._loop.round.batch import Config, Origin
+from chameleon_core._loop.round.batch import Config
 from chameleon_core._loop.round.in_flight import CheckedRunner
 from chameleon_core._loop.start.earlier_runs import encoded, nearest, same_types
 from chameleon_core._measurement import FailureKind, Measurement, Spending
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Record, RecordDatabase, RecordKey
+from chameleon_core._stages import RecordDatabase
 from chameleon_core._store import RecordStore
 from chameleon_core._store.records import CONDITIONS, MIXED
 from chameleon_core._task import Task
@@ -60,8 +60,9 @@ class SharedRecords:
     Args:
         store: the run's record store.
         databases: open databases. The run's measurements are added to the first writable one.
-        conditions: the conditions that the run's times depend on (``RecordKey.conditions``). None
-            for a run without databases, which takes and adds nothing.
+        conditions: the conditions that the run's times depend on
+            (``RecordDatabase.Key.conditions``). None for a run without databases, which takes and
+            adds nothing.
         space: the name of the plugin that makes the design spaces.
         fresh: whether to take no records from databases, because everything is to be measured
             again.
@@ -72,7 +73,9 @@ class SharedRecords:
     _conditions: Mapping[str, Any] | None
     _space: str
     _fresh: bool
-    _trials: dict[RecordKey, list[Record]] = attrs.field(factory=dict, init=False)
+    _trials: dict[RecordDatabase.Key, list[RecordDatabase.Record]] = attrs.field(
+        factory=dict, init=False
+    )
 
     # -- as the run begins ----------------------------------------------------------------------
 
@@ -109,7 +112,7 @@ class SharedRecords:
                         record.measurement,
                         knobs=record.knobs,
                         spending=Spending(),
-                        origin=Origin.RECORD,
+                        origin=Measurement.Origin.RECORD,
                         measured_at=record.measured_at,
                     )
                 counts.append(len(records))
@@ -144,7 +147,7 @@ class SharedRecords:
         part: Mapping[str, Any] = (self._store.fact(TAKEN) or {}).get(what, {})
         return part
 
-    def known(self, task: Task, space: DesignSpace) -> list[Record]:
+    def known(self, task: Task, space: DesignSpace) -> list[RecordDatabase.Record]:
         """The records that databases have for exactly this task, in the order of their measurement.
 
         The list is empty if no record succeeded, so that the run tries configurations that failed
@@ -158,9 +161,9 @@ class SharedRecords:
             return []
         return _said(f"records of {task.name}", partial(self._known, task, space)) or []
 
-    def _known(self, task: Task, space: DesignSpace) -> list[Record]:
+    def _known(self, task: Task, space: DesignSpace) -> list[RecordDatabase.Record]:
         key = self._key(task, space)
-        best: dict[Config, Record] = {}
+        best: dict[Config, RecordDatabase.Record] = {}
         for record in self._usable(self._records(key), task, space):
             best_so_far = best.setdefault(record.measurement.config, record)
             if record.rank < best_so_far.rank:
@@ -186,8 +189,8 @@ class SharedRecords:
         return list(reversed(configs))
 
     def _usable(
-        self, records: Iterable[Record], task: Task, space: DesignSpace
-    ) -> Iterator[Record]:
+        self, records: Iterable[RecordDatabase.Record], task: Task, space: DesignSpace
+    ) -> Iterator[RecordDatabase.Record]:
         """Records with valid values, whose configurations are legal in the space."""
         rows = list(records)
         good = [record for record in rows if _sound(record, space)]
@@ -217,7 +220,7 @@ class SharedRecords:
         """
         trials = self._trials.setdefault(self._key(task, space), [])
         trials += [
-            Record(
+            RecordDatabase.Record(
                 measurement=measurement,
                 knobs=space.decode(measurement.config),
                 measured_at=time.time(),
@@ -248,11 +251,11 @@ class SharedRecords:
 
     # -- asking databases -----------------------------------------------------------------------
 
-    def _records(self, key: RecordKey) -> Iterator[Record]:
+    def _records(self, key: RecordDatabase.Key) -> Iterator[RecordDatabase.Record]:
         return self._from_all(lambda database: list(database.records(key)))
 
-    def _key(self, task: Task, space: DesignSpace) -> RecordKey:
-        return RecordKey.of(task, self._space, space.fingerprint, self._conditions or {})
+    def _key(self, task: Task, space: DesignSpace) -> RecordDatabase.Key:
+        return RecordDatabase.Key.of(task, self._space, space.fingerprint, self._conditions or {})
 
     def _from_all(self, asked: Callable[[RecordDatabase], list[T]]) -> Iterator[T]:
         """The answers of all databases; a database that fails is not asked again."""
@@ -277,8 +280,8 @@ def noted_conditions(
         runner: the run's runner, which has started.
 
     Returns:
-        The conditions (``RecordKey.conditions``). None if the runner's measurements must not be
-        shared, or if the folder has measurements under other conditions.
+        The conditions (``RecordDatabase.Key.conditions``). None if the runner's measurements must
+        not be shared, or if the folder has measurements under other conditions.
     """
     own = runner.conditions()
     if own is None:
@@ -337,7 +340,7 @@ def shared_records(
             _said(database.place, database.close)
 
 
-def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
+def kept_records(store: RecordStore) -> dict[RecordDatabase.Key, list[RecordDatabase.Record]]:
     """The run's own measurements in the form of database records.
 
     The result is empty if the conditions of the measurements are unknown.
@@ -352,7 +355,7 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
         return {}
     records = {}
     for stored in store.tasks():
-        own = [row for row, origin in store.records(stored) if origin != Origin.RECORD]
+        own = [row for row, origin in store.records(stored) if origin != Measurement.Origin.RECORD]
         records[store.key(stored)] = [
             attrs.evolve(record, spent_seconds=stored.spending.total / len(own))
             for record in own
@@ -361,7 +364,7 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
     return records
 
 
-def _sound(record: Record, space: DesignSpace) -> bool:
+def _sound(record: RecordDatabase.Record, space: DesignSpace) -> bool:
     """Whether a record, which anybody may have written, is valid and in range for the space."""
     trial = record.measurement
     config = trial.config

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core.api import NetworkResult, in_seconds
+from chameleon_core.api import NetworkResult, words
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, fall_back
 from chameleon_tvm.api import chosen_types, first_line
 
@@ -368,7 +368,7 @@ class _TypedDelivery:
     def _summary(self, best: Candidate | None, seconds: Mapping[str, float]) -> str:
         """A sentence with the chosen dtypes and the reason."""
         bound = self._bounds()
-        others = ", ".join(f"{in_seconds(took)} in {name}" for name, took in seconds.items())
+        others = ", ".join(f"{words.in_seconds(took)} in {name}" for name, took in seconds.items())
         if best is not None:
             counted = best.point.dtype_counts(self._fusions).items()
             counts = ", ".join(f"{count} in {kind}" for kind, count in counted)

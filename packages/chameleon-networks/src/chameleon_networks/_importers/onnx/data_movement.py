@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import counted
+from chameleon_core.api import words
 
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
@@ -56,8 +56,8 @@ def _split(node: Node) -> Any:
     if len(sizes) != count or min(sizes) < 0 or sum(sizes) != extent:
         parts = ", ".join(map(str, sizes))
         raise NodeError(
-            f"{counted(count, 'output')} cannot be parts of {parts} of the {extent} elements along "
-            f"axis {axis}"
+            f"{words.counted(count, 'output')} cannot be parts of {parts} of the {extent} elements "
+            f"along axis {axis}"
         )
     return NotImplemented
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import did_you_mean
+from chameleon_core.api import words
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import BFLOAT16, first_line
 
@@ -217,7 +217,7 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
     for name, shape in shapes.items():
         if name not in inputs:
             raise ConfigError(
-                f"{file} has no input {name!r}{did_you_mean(name, inputs)}",
+                f"{file} has no input {name!r}{words.did_you_mean(name, inputs)}",
                 hint=f"Its inputs are {', '.join(f'{one}: {inputs[one]}' for one in inputs)}.",
             )
         file_shape = inputs[name]

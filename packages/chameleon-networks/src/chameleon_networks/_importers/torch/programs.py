@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.api import did_you_mean, with_article
+from chameleon_core.api import words
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import HALVES, first_line, named_object
 
@@ -139,7 +139,7 @@ def export_source(source: str) -> ExampleProgram:
     if not is_pair or not isinstance(network, _torch().nn.Module):
         wanted = "torch module" if is_pair else "pair"
         raise ConfigError(
-            f"{source} returned {with_article(type(network).__name__)} instead of a {wanted}",
+            f"{source} returned {words.with_article(type(network).__name__)} instead of a {wanted}",
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
@@ -399,7 +399,7 @@ def _check_shapes(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> Non
     for name, shape in shapes.items():
         if name not in tensors:
             raise ConfigError(
-                f"{owner} has no input {name!r}{did_you_mean(name, tensors)}",
+                f"{owner} has no input {name!r}{words.did_you_mean(name, tensors)}",
                 hint=f"Its inputs are {found}.",
             )
         if len(shape) != tensors[name].ndim or 0 in tensors[name].shape:

@@ -8,14 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import (
-    Registry,
-    RunFile,
-    RunView,
-    from_dict,
-    spaces_of,
-    tasks_of,
-)
+from chameleon_core.api import Registry, RunFile, RunView, TaskSource, from_dict
 from chameleon_core.plugin_api import MeasureJob, StageRef, TargetError, TargetResolver
 from chameleon_system.api import unused_path
 
@@ -130,11 +123,12 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
         "baselines": [],
     }
     pipeline = from_dict(document, registry=registry)
-    tasks = tasks_of(pipeline, "recorded")
+    made = TaskSource(pipeline)
+    tasks = made.tasks("recorded")
     imported = []
     space_ref = StageRef.of(pipeline.space)
     with pipeline.runner.create() as runner:
-        for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True):
+        for task, space in zip(tasks, made.spaces(tasks), strict=True):
             configs = space.all_legal
             if configs is None:
                 raise DatasetError(f"the table {file} is too large", hint="Take a part of it.")

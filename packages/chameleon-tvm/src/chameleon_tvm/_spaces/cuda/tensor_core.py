@@ -14,7 +14,6 @@ from chameleon_core.plugin_api import (
     Constraint,
     DesignSpace,
     Factorization,
-    FeatureBlock,
     Knob,
     Task,
     Values,
@@ -108,7 +107,7 @@ class TensorCoreTemplate(CudaTemplate):
             *UNROLLING,
             *(Choice(name=f"vector_{name}", options=WIDTHS) for name in self.product.names),
         ]
-        features = FeatureBlock(names=FEATURES, compute=self._features)
+        features = DesignSpace.FeatureBlock(names=FEATURES, compute=self._features)
         return space_with_first_guesses(
             knobs, self._constraints(), features, self._cost, ["tile_m", "tile_n", *tiles]
         )

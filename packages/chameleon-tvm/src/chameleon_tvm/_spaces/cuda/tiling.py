@@ -7,15 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import (
-    Choice,
-    Constraint,
-    DesignSpace,
-    Factorization,
-    FeatureBlock,
-    Knob,
-    Values,
-)
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Factorization, Knob, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm._device.gpus import MAX_REGISTERS_PER_THREAD, MAX_VECTOR_BYTES, GpuInfo
@@ -198,7 +190,7 @@ _TILE_PARTS = 4
 
 def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
     """The design space of a loop nest on a GPU, with the configurations to measure first."""
-    features_block = FeatureBlock(
+    features_block = DesignSpace.FeatureBlock(
         names=NAMES, compute=lambda values: features(nest, info, values), groups=GROUPS
     )
     return space_with_first_guesses(
@@ -213,7 +205,7 @@ def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
 def space_with_first_guesses(
     knobs: Sequence[Knob],
     constraints: Sequence[Constraint],
-    features: FeatureBlock,
+    features: DesignSpace.FeatureBlock,
     cost: Callable[[Values], NDArray[np.float64]],
     tiles: Sequence[str],
 ) -> DesignSpace:

@@ -15,13 +15,10 @@ from chameleon_core.plugin_api import (
     Configs,
     Constraint,
     DesignSpace,
-    FeatureBlock,
     InvalidConfigurationError,
     SpaceProvider,
     Task,
     Values,
-    fixed_columns,
-    resolved,
 )
 from numpy.typing import NDArray
 
@@ -53,7 +50,7 @@ _PROGRAMS_PER_GUESS = 8
 """Largest number of programs that are made per first guess, since many may turn out to be equal."""
 
 
-def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
+def feature_block(models: Sequence[NestModel | None]) -> DesignSpace.FeatureBlock | None:
     """The logarithms of the nest models' quantities as features; None if no sketch has a model."""
     names = _names(models)
     if not names:
@@ -67,7 +64,7 @@ def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
             out[rows] = np.log2(1 + columns)
         return out
 
-    return FeatureBlock(names=tuple(f"nest.{name}" for name in names), compute=compute)
+    return DesignSpace.FeatureBlock(names=tuple(f"nest.{name}" for name in names), compute=compute)
 
 
 def _quantities(
@@ -107,7 +104,7 @@ def first_guesses(
                 return guesses
             if ((guesses != config).sum(axis=1) < distance).any():
                 continue
-            guess, programs = resolved(space.resolve, config[None]), programs + 1
+            guess, programs = space.resolved(config[None]), programs + 1
             if space.legal(guess)[0] and ((guesses != guess).sum(axis=1) >= distance).all():
                 guesses = np.concatenate([guesses, guess])
     return guesses
@@ -255,7 +252,7 @@ class SketchPlan:
         values = self.bare_space.decode(config)
         try:
             replaced = replaced_choices(self.generated, self.decisions, values)
-            columns = fixed_columns(self.bare_space, replaced)
+            columns = self.bare_space.columns(replaced)
         except (InvalidConfigurationError, ConfigError):
             return None
         return tuple(columns.get(column, index) for column, index in enumerate(config))
@@ -268,7 +265,7 @@ class SketchPlan:
     def _assemble(
         self,
         constraints: Sequence[Constraint],
-        features: FeatureBlock | None,
+        features: DesignSpace.FeatureBlock | None,
         first_guesses: Configs | None = None,
     ) -> DesignSpace:
         return DesignSpace(

@@ -11,15 +11,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import (
-    Arrays,
-    Choice,
-    Constraint,
-    DesignSpace,
-    FeatureBlock,
-    Knob,
-    Values,
-)
+from chameleon_core.plugin_api import Arrays, Choice, Constraint, DesignSpace, Knob, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm._late_tvm import tirx
@@ -183,7 +175,7 @@ def join_weight_dtypes(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
         [Choice(name=ALGORITHM, options=names), *members[0].knobs],
         constraints=_constraints(members, masks),
         features=shared
-        and FeatureBlock(
+        and DesignSpace.FeatureBlock(
             names=(*shared.names, names[0]),
             compute=compute,
             groups=(*shared.groups, ("stored weights", names[:1])),
@@ -285,7 +277,7 @@ def _guessed_cost(
     return None if None in costs else cost
 
 
-def _features(spaces: Sequence[DesignSpace], masks: Masks) -> FeatureBlock | None:
+def _features(spaces: Sequence[DesignSpace], masks: Masks) -> DesignSpace.FeatureBlock | None:
     """The features of all algorithms; a configuration has zeros for those of other algorithms."""
     blocks = [space.features_block for space in spaces]
     known = [block for block in blocks if block is not None]
@@ -300,7 +292,7 @@ def _features(spaces: Sequence[DesignSpace], masks: Masks) -> FeatureBlock | Non
             ]
         )
 
-    return FeatureBlock(
+    return DesignSpace.FeatureBlock(
         names=tuple(name for block in known for name in block.names),
         compute=compute,
         groups=tuple(group for block in known for group in block.groups),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core.plugin_api import Arrays, DesignSpace, divisors
+from chameleon_core.plugin_api import Arrays, DesignSpace, Factorization
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import TargetInfo
@@ -52,7 +52,7 @@ def channel_blocks(padded: int, channels: int, depth: int) -> tuple[int, ...]:
     if padded > channels:
         return (padded,)
     least = min(padded, SMALLEST_CHANNEL_BLOCK)
-    return tuple(d for d in divisors(padded) if d >= least and d % depth == 0)
+    return tuple(d for d in Factorization.divisors(padded) if d >= least and d % depth == 0)
 
 
 def tile_of(values: Mapping[str, Any]) -> Tile:
@@ -124,7 +124,7 @@ class DirectAlgorithm(Algorithm):
         size = channel_block(g.layout)
         if size and arithmetic.reads_storage_dtype:
             # A block of the loop lies within a block of the layout, so that it is contiguous.
-            within = [d for d in divisors(g.ic) if size % d == 0 and d % depth == 0]
+            within = [d for d in Factorization.divisors(g.ic) if size % d == 0 and d % depth == 0]
             blocks = tuple(within[-3:]) or blocks
         return DirectTiling(
             g,

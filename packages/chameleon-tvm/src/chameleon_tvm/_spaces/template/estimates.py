@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Constraint, DesignSpace, FeatureBlock, Knob, Values
+from chameleon_core.plugin_api import Constraint, DesignSpace, Knob, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm._device.targets import TargetInfo
@@ -109,7 +109,7 @@ class Tiling(ABC):
         return DesignSpace(
             self.knobs,
             constraints=constraints,
-            features=FeatureBlock(
+            features=DesignSpace.FeatureBlock(
                 names=self._prefixed(field.name for field in attrs.fields(self.estimates)),
                 compute=self.features,
                 groups=tuple(

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Choice, Constraint, Values, divisors
+from chameleon_core.plugin_api import Choice, Constraint, Factorization, Values
 
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM
@@ -172,7 +172,7 @@ class PlanarTiling(Tiling):
         if _single_row(g):
             bands = (*(band for band in _BANDS if band < wide), -(-g.out[1] // g.lanes))
         else:
-            bands = divisors(g.out[0])
+            bands = Factorization.divisors(g.out[0])
         channels = (*(c for c in _CHANNELS if c < g.oc), *(g.oc,) * (g.oc <= _CHANNELS[-1]))
         inputs = ("copy", "in_place") if supports_in_place(g) else ("copy",)
         self.knobs = (

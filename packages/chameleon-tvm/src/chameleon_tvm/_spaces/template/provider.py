@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import (
     KINDS,
     Builder,
@@ -18,7 +18,6 @@ from chameleon_core.plugin_api import (
     Task,
     TemplateRecord,
     load_factory,
-    make,
 )
 
 from chameleon_tvm._device.targets import kind_of
@@ -64,14 +63,14 @@ class _TemplateKey:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _cached_template(key: _TemplateKey) -> Template:
-    template: Template = make(KINDS["templates"], key.record, key.task, key.options)
+    template: Template = KINDS["templates"].make(key.record, key.task, key.options)
     return template
 
 
 def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
     target = kind_of(task.target)
     for name in preferred:
-        record: TemplateRecord = default_registry().record("templates", name)
+        record: TemplateRecord = Registry.default().record("templates", name)
         if task.operator in record.operators and target in record.targets:
             return record
     known = _known_records(task.operator)
@@ -106,7 +105,7 @@ def _known_records(operator: str) -> Sequence[TemplateRecord]:
     """
     if operator in PACKAGE_OPERATORS:
         return TEMPLATES
-    return [entry.record for entry in default_registry().entries("templates")]
+    return [entry.record for entry in Registry.default().entries("templates")]
 
 
 class TemplateSpace(SpaceProvider):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from chameleon_system import _disturbance as disturbance
+from chameleon_runners import _core_meter as core_meter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,9 +21,9 @@ intr 1 2 3
 def test_busy_and_stolen_seconds_are_those_of_the_cores_asked_for(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(STAT.format(SECOND, 3 * SECOND))
-    assert disturbance.core_times([0], tmp_path) == disturbance.CoreTimes(busy=5.0, stolen=3.0)
-    assert disturbance.core_times([0, 1], tmp_path) == disturbance.CoreTimes(busy=6.0, stolen=3.0)
-    assert disturbance.core_times([0, 2], tmp_path) is None
+    assert core_meter.core_times([0], tmp_path) == core_meter.CoreTimes(busy=5.0, stolen=3.0)
+    assert core_meter.core_times([0, 1], tmp_path) == core_meter.CoreTimes(busy=6.0, stolen=3.0)
+    assert core_meter.core_times([0, 2], tmp_path) is None
 
 
 @given(text=st.text(max_size=60))
@@ -32,23 +32,23 @@ def test_busy_and_stolen_seconds_are_those_of_the_cores_asked_for(tmp_path):
 @example(text="cpu0 1 2 3 4 5 6 x 8\n")
 def test_what_cannot_be_read_is_not_known(tmp_path_factory, text):
     root = tmp_path_factory.mktemp("root")
-    assert disturbance.core_times([0], root) is None
+    assert core_meter.core_times([0], root) is None
     (root / "proc").mkdir()
     (root / "proc/stat").write_text(text, encoding="utf-8")
-    assert disturbance.core_times([0], root) is None
+    assert core_meter.core_times([0], root) is None
 
 
 def meter(reads, own):
     """A meter of two cores; each interval takes 10 s."""
     clock = itertools.count(step=10.0)
     answers, used = iter(reads), iter(own)
-    return disturbance.CoreMeter(
+    return core_meter.CoreMeter(
         [0, 1], read=lambda _: next(answers), now=lambda: next(clock), own=lambda _: next(used)
     )
 
 
 def times(busy, stolen=0.0):
-    return disturbance.CoreTimes(busy=busy, stolen=stolen)
+    return core_meter.CoreTimes(busy=busy, stolen=stolen)
 
 
 def test_what_we_did_not_use_others_did():
@@ -82,11 +82,11 @@ def test_an_interval_that_is_not_known_does_not_count(reads, own):
 @pytest.mark.skipif(sys.platform != "linux", reason="clocks of other processes are Linux's")
 def test_the_clock_of_another_process_is_read_until_it_has_ended():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert disturbance.own_seconds(child.pid) is not None
+    assert core_meter.own_seconds(child.pid) is not None
     child.communicate(b"\n")
-    assert disturbance.own_seconds(child.pid) is None
-    assert disturbance.own_seconds(None) is None
+    assert core_meter.own_seconds(child.pid) is None
+    assert core_meter.own_seconds(None) is None
 
 
 def test_switches_are_counted():
-    assert disturbance.count_involuntary_switches() >= 0
+    assert core_meter.count_involuntary_switches() >= 0

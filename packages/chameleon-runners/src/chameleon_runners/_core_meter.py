@@ -14,8 +14,6 @@ from pathlib import Path
 
 import attrs
 
-from chameleon_system._thread_limit import ROOT
-
 _BUSY = (0, 1, 2, 5, 6)
 """Columns of ``/proc/stat`` for busy time: user, nice, system, interrupts and soft interrupts."""
 
@@ -36,7 +34,7 @@ class CoreTimes:
     stolen: float
 
 
-def core_times(cores: Sequence[int], root: Path = ROOT) -> CoreTimes | None:
+def core_times(cores: Sequence[int], root: Path = Path("/")) -> CoreTimes | None:
     """Read the times of some cores; None if the system does not report them for every core."""
     try:
         lines = (root / "proc/stat").read_text(errors="replace").splitlines()
