@@ -124,9 +124,8 @@ def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
     front = (
         NetworkResult.FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
         NetworkResult.FrontPoint(types=mixed, seconds=0.004, error=2e-3, delivered=True),
-        NetworkResult.FrontPoint(
-            types=mixed, seconds=0.0, error=2e-3, delivered=False
-        ),  # without measurements
+        # without measurements
+        NetworkResult.FrontPoint(types=mixed, seconds=0.0, error=2e-3, delivered=False),
     )
     chosen = {"precision_summary": "of 5 operators 3 in int8, 2 in float32", "front": front}
     network = attrs.evolve(INT8, **chosen)
@@ -149,9 +148,7 @@ def test_front_and_precision_of_each_bucket_name_it(capsys):
             bucket="64", types=types, seconds=0.004, error=2e-3, delivered=True
         ),
     )
-    rival = NetworkResult.Rival(
-        asked="int8", precision="int8", seconds=0.003, max_relative_error=0.01
-    )
+    rival = NetworkResult.Rival(asked="int8", precision="int8", seconds=0.003)
     bucket = NetworkResult.Bucket(
         name="64",
         latency_seconds=0.001,
@@ -163,9 +160,8 @@ def test_front_and_precision_of_each_bucket_name_it(capsys):
     )
     chosen = {"precision_summary": "bucket 64: of 5 operators 5 in int8", "front": front}
     network = attrs.evolve(INT8, **chosen, buckets=(bucket,))
-    assert result_rows.front_table(network)[1] == [
-        ("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")
-    ]
+    _, rows = result_rows.front_table(network)
+    assert rows == [("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")]
     assert result_rows.bucket_rows(network) == [
         ("64", "1.00 ms", "-", "torch int8 3.00 ms", "3.000", "2.0e-03", "int8")
     ]

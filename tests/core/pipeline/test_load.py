@@ -99,7 +99,7 @@ def test_who_names_one_limit_means_that_one(load, text, limits):
 def test_a_limit_that_is_null_stays_null_when_it_is_written_and_read(load):
     pipeline = load(HEAD + "budget: {wall_time: 20m}\n")
     assert pipeline.document["budget"]["measurements"] is None
-    assert load(pipeline.to_yaml()).budget == pipeline.budget
+    assert load(dump_yaml(dict(pipeline.document))).budget == pipeline.budget
 
 
 def test_a_number_with_an_exponent_is_a_number(load):
@@ -147,7 +147,7 @@ def test_the_expanded_pipeline_loads_to_itself_without_presets(load, registry):
         HEAD + "preset: hot\nexplorer: {sizes: [1, 2], weights: {a: 1e-7}, pause: 90s}\n"
         "require: {min_ratio: 0.9, against: untuned}\nbudget: {patience: 5}\n"
     )
-    again = load(pipeline.to_yaml(), f"output={pipeline.output}")
+    again = load(dump_yaml(dict(pipeline.document)), f"output={pipeline.output}")
     assert again.document == pipeline.document
     assert again.explorer == pipeline.explorer
     assert again.digest == pipeline.digest
@@ -176,7 +176,7 @@ def test_a_target_may_be_a_mapping(fakes, load, faults):
     pipeline = load(f"{model}target: {mapping}\n")
     assert json.loads(pipeline.target) == {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
     assert pipeline.document["target"] == json.loads(pipeline.target)
-    assert load(pipeline.to_yaml()).target == pipeline.target
+    assert load(dump_yaml(dict(pipeline.document))).target == pipeline.target
     assert json.loads(load(f"{model}target: {mapping}\n", "target.num-cores=3").target) == {
         **pipeline.document["target"],
         "num-cores": 3,

@@ -10,6 +10,10 @@ def rng():
     return np.random.default_rng(7)
 
 
+def flag(name, **more):
+    return Choice(name=name, options=(False, True), **more)
+
+
 def numbers(name, count, **more):
     return Choice(name=name, options=tuple(range(count)), **more)
 
@@ -97,11 +101,7 @@ def test_an_alternative_with_many_knobs_does_not_drown_the_other():
 
 def test_a_knob_under_one_that_does_not_apply_does_not_apply():
     space = DesignSpace(
-        [
-            Choice(name="a", options=(False, True)),
-            numbers("b", 3, when=("a", (1,))),
-            numbers("c", 4, when=("b", (0,))),
-        ]
+        [flag("a"), numbers("b", 3, when=("a", (1,))), numbers("c", 4, when=("b", (0,)))]
     )
     assert space.canonical([[0, 2, 3]]).tolist() == [[0, 0, 0]]
     assert space.canonical([[1, 0, 3], [1, 1, 3]]).tolist() == [[1, 0, 3], [1, 1, 0]]
@@ -111,7 +111,7 @@ def test_a_knob_under_one_that_does_not_apply_does_not_apply():
 
 def test_start_is_canonical_distinct_and_legal():
     space = DesignSpace(
-        [Choice(name="a", options=(False, True)), numbers("b", 3, when=("a", (1,)))],
+        [flag("a"), numbers("b", 3, when=("a", (1,)))],
         constraints=[Constraint(reason="b is 2", holds=lambda v: v["b"] < 2)],
         first_guesses=np.array([[1, 1], [0, 2], [0, 0], [1, 2]]),
     )
@@ -137,21 +137,13 @@ def test_a_space_says_what_it_guesses_configurations_to_cost():
 
 
 def test_fingerprint_tells_spaces_apart():
-    base = [
-        Factorization(name="tile", extent=8, parts=2),
-        Choice(name="unroll", options=(False, True)),
-    ]
+    base = [Factorization(name="tile", extent=8, parts=2), flag("unroll")]
     same = DesignSpace(base).fingerprint
     assert DesignSpace(list(base)).fingerprint == same
     others = [
         DesignSpace(base[::-1]),
-        DesignSpace(
-            [
-                Factorization(name="tile", extent=16, parts=2),
-                Choice(name="unroll", options=(False, True)),
-            ]
-        ),
-        DesignSpace([base[0], Choice(name="vectorize", options=(False, True))]),
+        DesignSpace([Factorization(name="tile", extent=16, parts=2), flag("unroll")]),
+        DesignSpace([base[0], flag("vectorize")]),
         DesignSpace(base, constraints=[Constraint(reason="x", holds=lambda v: v["unroll"])]),
     ]
     assert len({same, *(space.fingerprint for space in others)}) == 5
@@ -161,25 +153,10 @@ def test_fingerprint_tells_spaces_apart():
     ("knobs", "words"),
     [
         ([], "at least one knob"),
-        (
-            [Choice(name="a", options=(False, True)), Choice(name="a", options=(False, True))],
-            "one name",
-        ),
-        (
-            [
-                Choice(name="a", options=(False, True), when=("b", (1,))),
-                Choice(name="b", options=(False, True)),
-            ],
-            "does not precede",
-        ),
-        ([Choice(name="a", options=(False, True), when=("a", (1,)))], "does not precede"),
-        (
-            [
-                Choice(name="a", options=(False, True)),
-                Choice(name="b", options=(False, True), when=("a", (2,))),
-            ],
-            "does not have",
-        ),
+        ([flag("a"), flag("a")], "one name"),
+        ([flag("a", when=("b", (1,))), flag("b")], "does not precede"),
+        ([flag("a", when=("a", (1,)))], "does not precede"),
+        ([flag("a"), flag("b", when=("a", (2,)))], "does not have"),
     ],
 )
 def test_wrong_spaces_are_refused(knobs, words):
@@ -189,9 +166,7 @@ def test_wrong_spaces_are_refused(knobs, words):
 
 @pytest.mark.parametrize("config", [[], [0], [0, 0, 0]])
 def test_the_wrong_length_is_no_configuration(config):
-    space = DesignSpace(
-        [Choice(name="a", options=(False, True)), Choice(name="b", options=(False, True))]
-    )
+    space = DesignSpace([flag("a"), flag("b")])
     assert "2 knob indices" in space.why_illegal(config)
     with pytest.raises(ValueError, match="argument"):
         space.decode(config)

@@ -3,6 +3,8 @@
 import json
 import pickle
 import struct
+import sys
+from importlib import import_module
 from unittest.mock import Mock
 
 import attrs
@@ -251,3 +253,17 @@ def test_what_a_space_guesses_is_a_token_of_its_own(made):
         expected, rel=1e-6
     )
     assert np.array_equal(structure[:, :-1], example.tokens.structure(example.configs))
+
+
+def test_a_library_without_a_module_is_the_importers_own(tmp_path, monkeypatch):
+    (tmp_path / "tested_library.py").write_text(
+        "try:\n    import tested_option\nexcept ImportError:\n    tested_option = None\n"
+    )
+    (tmp_path / "tested_option.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = trees.import_without("tested_library", "tested_option")
+    assert own.tested_option is None
+    assert import_module("tested_library").tested_option is sys.modules.pop("tested_option")
+    assert trees.import_without("tested_library", "tested_option") is sys.modules.pop(
+        "tested_library"
+    )

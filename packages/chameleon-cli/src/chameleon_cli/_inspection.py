@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import attrs
 import click
-from chameleon_core.api import Registry, ResolvedPipeline, TaskSource
+from chameleon_core.api import NetworkResult, Registry, ResolvedPipeline, TaskSource
 from chameleon_core.plugin_api import (
     ChameleonError,
     ConfigError,
@@ -40,7 +40,7 @@ def inspect_pipeline(pipeline: ResolvedPipeline) -> None:
     inspection.raise_problems()
 
 
-def coverage_of(pipeline: ResolvedPipeline) -> Sequence[Frontend.Coverage]:
+def coverage_of(pipeline: ResolvedPipeline) -> Sequence[NetworkResult.OperatorCoverage]:
     """List the operators of a pipeline's model, and whether each can be compiled."""
     _look_for_source(pipeline)
     source = TaskSource(pipeline)
@@ -54,7 +54,7 @@ def coverage_of(pipeline: ResolvedPipeline) -> Sequence[Frontend.Coverage]:
     return operators
 
 
-def show_coverage(operators: Sequence[Frontend.Coverage], *, as_json: bool) -> None:
+def show_coverage(operators: Sequence[NetworkResult.OperatorCoverage], *, as_json: bool) -> None:
     """Print operators; raise a ``ConfigError`` if some cannot be compiled."""
     if as_json:
         click.echo(json.dumps({"operators": [attrs.asdict(one) for one in operators]}))
@@ -68,7 +68,7 @@ def show_coverage(operators: Sequence[Frontend.Coverage], *, as_json: bool) -> N
         raise ConfigError(f"some operators cannot be compiled:{listed}", hint=hint)
 
 
-def _supported(operator: Frontend.Coverage) -> str:
+def _supported(operator: NetworkResult.OperatorCoverage) -> str:
     if operator.missing:
         return "no"
     return f"{operator.assumed} by their name alone" if operator.assumed else "yes"

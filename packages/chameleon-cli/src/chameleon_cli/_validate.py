@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from chameleon_core.api import Registry, ResolvedPipeline, from_dict, load_pipeline
+from chameleon_core.api import Registry, ResolvedPipeline, dump_yaml, from_dict, load_pipeline
 
 from chameleon_cli._model_files import chosen_model, is_model
 from chameleon_cli._options import set_option
@@ -75,7 +75,7 @@ def command(
             )
         )
     else:
-        click.echo(resolved.to_yaml(), nl=False)
+        click.echo(dump_yaml(dict(resolved.document), comment=resolved.origin), nl=False)
 
 
 def _of_model(source: str, overrides: tuple[str, ...]) -> ResolvedPipeline | None:

@@ -356,6 +356,24 @@ class NetworkResult(InferenceResult):
             shared = {name: getattr(result, name) for name in attrs.fields_dict(InferenceResult)}
             return cls(**shared, **facts)
 
+    @attrs.frozen(kw_only=True)
+    class OperatorCoverage:
+        """An operator of a model, and whether Chameleon can compile it.
+
+        Attributes:
+            name: the operator's name.
+            occurrences: the number of occurrences in the model.
+            assumed: the number of occurrences for which only the operator's name could be checked,
+                because its arguments are unknown.
+            missing: the reasons why the operator cannot be compiled, each with a sentence about the
+                next step.
+        """
+
+        name: str
+        occurrences: int
+        assumed: int = 0
+        missing: Mapping[str, str] = attrs.field(factory=dict)
+
     precision_summary: str = ""
     front: tuple[FrontPoint, ...] = ()
     delivered_seconds: float | None = None

@@ -29,6 +29,7 @@ from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._loop.tuning import Tuning
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.schema import ResolvedPipeline
+from chameleon_core._pipeline.yaml import dump_yaml
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._run_files import RunFile
 from chameleon_core._run_folder import RunFolder
@@ -67,7 +68,7 @@ def run_pipeline(
         RunInterrupted: the run was stopped; all measurements are saved.
     """
     with RunFolder(pipeline.output, fresh=fresh) as folder:
-        folder.claim(pipeline, pipeline.to_yaml())
+        folder.claim(pipeline, dump_yaml(dict(pipeline.document), comment=pipeline.origin))
         finished = folder.finished(pipeline)
         if finished is not None:
             if not (folder.path / RunFile.BEST).exists():

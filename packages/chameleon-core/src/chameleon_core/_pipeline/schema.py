@@ -380,14 +380,12 @@ class ResolvedPipeline(Subject, SearchChoice):
         """
         return stages_of(self if key is None else getattr(self, key))
 
-    def to_yaml(self) -> str:
-        """The pipeline with all defaults as YAML, from which the same pipeline can be loaded."""
-        from chameleon_core._pipeline.yaml import dump_yaml  # noqa: PLC0415 - hooks need no YAML
-
-        origin = f"# Expanded from {self.source.name}" if self.source else "# Expanded"
-        if self.preset is not None:
-            origin += f" with preset '{self.preset}'"
-        return f"{origin}; every default is written out.\n{dump_yaml(dict(self.document))}"
+    @property
+    def origin(self) -> str:
+        """A sentence with the file and the preset from which the pipeline was made."""
+        origin = f"Expanded from {self.source.name}" if self.source else "Expanded"
+        preset = "" if self.preset is None else f" with preset '{self.preset}'"
+        return f"{origin}{preset}; every default is written out."
 
     def check_runner(self, tasks: Iterable[Task]) -> None:
         """Raise an error if the runner cannot measure a task.

@@ -94,17 +94,19 @@ def parse_value(text: str, source: str) -> Node:
     return Node.of(parse_yaml(text, source).plain(), source, mark=Mark(source=source))
 
 
-def dump_yaml(document: Any, *, in_one_line: bool = False) -> str:
+def dump_yaml(document: Any, *, in_one_line: bool = False, comment: str = "") -> str:
     """Write JSON values as YAML, from which the same values can be read.
 
     Args:
         document: the JSON values.
         in_one_line: whether to write one line; otherwise YAML's block style is used.
+        comment: the first line, as a comment; none if empty.
     """
     yaml = YAML(typ="rt", pure=True)
     yaml.default_flow_style = in_one_line
     yaml.width = 4096  # a long text stays on its line
     stream = io.StringIO()
+    stream.write(f"# {comment}\n" if comment else "")
     yaml.Representer = _Representer
     yaml.dump(_styled(document), stream)
     return stream.getvalue()

@@ -149,24 +149,6 @@ class Frontend(ABC):
             """
             return None
 
-    @attrs.frozen(kw_only=True)
-    class Coverage:
-        """An operator of a model, and whether Chameleon can compile it.
-
-        Attributes:
-            name: the operator's name.
-            occurrences: the number of occurrences in the model.
-            assumed: the number of occurrences for which only the operator's name could be checked,
-                because its arguments are unknown.
-            missing: the reasons why the operator cannot be compiled, each with a sentence about the
-                next step.
-        """
-
-        name: str
-        occurrences: int
-        assumed: int = 0
-        missing: Mapping[str, str] = attrs.field(factory=dict)
-
     def compute_in(self, precision: Any) -> None:
         """Let the network also compute in some dtypes other than float32.
 
@@ -206,7 +188,7 @@ class Frontend(ABC):
             threads: the number of threads that kernels are delivered for.
         """
 
-    def coverage(self) -> Sequence[Frontend.Coverage] | None:
+    def coverage(self) -> Sequence[NetworkResult.OperatorCoverage] | None:
         """List the model's operators without compiling them.
 
         The result is None if the frontend cannot list them.

@@ -56,7 +56,7 @@ class BucketedFrontend(Frontend):
         """An object that chooses buckets as the delivered network will, and runs none."""
         return uncompiled_buckets(self.network)
 
-    def coverage(self) -> Sequence[Frontend.Coverage]:
+    def coverage(self) -> Sequence[NetworkResult.OperatorCoverage]:
         _, smallest = self.networks[0]
         return smallest.coverage()
 

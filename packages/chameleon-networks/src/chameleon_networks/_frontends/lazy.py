@@ -66,7 +66,7 @@ class LazyFrontend(Frontend):
         if self._precision is not None and self._precision.calibrate is not None:
             named_object(self._precision.calibrate, "calibrate")
 
-    def coverage(self) -> Sequence[Frontend.Coverage]:
+    def coverage(self) -> Sequence[NetworkResult.OperatorCoverage]:
         return self.work.coverage()
 
     def check(

@@ -113,7 +113,7 @@ class NetworkFrontend(DeliverableNetwork):
         """The user's function that yields calibration inputs; None for random inputs."""
         return None if self.precision is None else self.precision.precision.calibrate
 
-    def coverage(self) -> Sequence[Frontend.Coverage]:
+    def coverage(self) -> Sequence[NetworkResult.OperatorCoverage]:
         return self.network.coverage()
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:

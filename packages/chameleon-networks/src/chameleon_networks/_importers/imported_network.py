@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Protocol
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import FLOAT32, Arrays, Frontend
+from chameleon_core.api import NetworkResult
+from chameleon_core.plugin_api import FLOAT32, Arrays
 
 from chameleon_networks._frameworks.inference import (
     OPENVINO,
@@ -139,7 +140,7 @@ class ImportedNetwork(ABC):
         with warnings_once():
             return self.read_graph()
 
-    def coverage(self) -> Sequence[Frontend.Coverage]:
+    def coverage(self) -> Sequence[NetworkResult.OperatorCoverage]:
         """The operators of the network, each with the reasons why it cannot be compiled, if any."""
         try:
             survey = OperatorSurvey(operators=Counter(self.graph.operators))

@@ -15,7 +15,8 @@ import attrs
 import cattrs
 import numpy as np
 import structlog
-from chameleon_core.plugin_api import FLOAT32, Arrays, Frontend
+from chameleon_core.api import NetworkResult
+from chameleon_core.plugin_api import FLOAT32, Arrays
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import INT8, UINT8
 from numpy.typing import NDArray
@@ -239,7 +240,7 @@ class OnnxNetwork(ImportedNetwork):
     def read_graph(self) -> ImportedGraph:
         return models.onnx_graph(self.options.source, self.shapes)
 
-    def coverage(self) -> Sequence[Frontend.Coverage]:
+    def coverage(self) -> Sequence[NetworkResult.OperatorCoverage]:
         batches = {
             name: (1, *map(int, shape[1:]))
             for name, shape in self.facts.inputs.items()

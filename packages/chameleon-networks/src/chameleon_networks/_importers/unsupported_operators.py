@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import attrs
-from chameleon_core.plugin_api import ConfigError, Frontend
+from chameleon_core.api import NetworkResult
+from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import WAY_OUT
 
 
@@ -79,10 +80,10 @@ class OperatorSurvey:
             groups[unsupported.operator, unsupported.reason].append(unsupported)
         yield from groups.values()
 
-    def coverage(self) -> list[Frontend.Coverage]:
+    def coverage(self) -> list[NetworkResult.OperatorCoverage]:
         """The operators with their unsupported nodes, the most frequent operators first."""
         return [
-            Frontend.Coverage(
+            NetworkResult.OperatorCoverage(
                 name=name,
                 occurrences=count,
                 assumed=self.assumed[name],

@@ -6,19 +6,42 @@ candidates.
 
 from __future__ import annotations
 
+import importlib
+import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import Configs
+from chameleon_system.api import block_import, pause_garbage_collection
 from numpy.typing import NDArray
 
 from chameleon_one_shot._predictor.examples import Example, Scale
-from chameleon_one_shot._predictor.imports import import_without
 from chameleon_one_shot._tokens import TaskTokens, Vocabulary
 from chameleon_one_shot._tokens.configuration import Numbers
+
+
+def import_without(library: str, *modules: str) -> ModuleType:
+    """Import a library while imports of some other modules fail.
+
+    If the library is imported already, it stays as it is. Otherwise a later import statement
+    imports it anew, with all modules.
+    """
+    if library in sys.modules:
+        return importlib.import_module(library)  # waits if another thread is importing it
+    with ExitStack() as absent:
+        absent.enter_context(pause_garbage_collection())
+        for module in modules:
+            absent.enter_context(block_import(module))
+        imported = importlib.import_module(library)
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        del sys.modules[name]
+    return imported
+
 
 if TYPE_CHECKING:
     import lightgbm
