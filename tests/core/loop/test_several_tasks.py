@@ -116,7 +116,7 @@ def test_budgets_are_kept_and_every_candidate_is_measured_once(
     assert sum(counts) <= total
     if scheduler == "round-robin":
         assert sum(counts) == total
-    assert not [log for log in logs if log["event"] == "search_diverged"]
+    assert not [log for log in logs if log["event"] == "left_over_measurements_kept"]
 
 
 def test_the_target_latency_ends_a_run_once_what_is_in_flight_is_learnt(tmp_path, monkeypatch):
@@ -228,7 +228,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path_factory, stops, at_
             before = set(listed)
     assert len(before) == 54
     # The search was where it had been: nothing of the records was left over.
-    assert not [log for log in logs if log["event"] == "search_diverged"]
+    assert not [log for log in logs if log["event"] == "left_over_measurements_kept"]
 
 
 # -- the seconds ----------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
     with capture_logs() as logs:
         continued = run_pipeline(cut)
     assert outcome(continued) == outcome(whole)
-    assert not [log for log in logs if log["event"] == "search_diverged"]
+    assert not [log for log in logs if log["event"] == "left_over_measurements_kept"]
 
 
 def test_a_larger_budget_goes_on_from_a_smaller_one(network, outcome, tmp_path):

@@ -111,7 +111,7 @@ def test_a_network_slower_than_its_framework_is_said_once_there_are_guesses(
     monkeypatch.setattr(Compared, "seconds", seconds)
     with capture_logs() as lines:
         run_pipeline(modelled(Compared, budget={"measurements": 8}))
-    slower = [line for line in lines if line["event"] == "operators_slower_than_framework"]
+    slower = [line for line in lines if line["event"] == "first_guesses_slower_than_framework"]
     assert len(slower) == warnings
 
 

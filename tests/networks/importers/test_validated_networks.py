@@ -92,7 +92,7 @@ def test_a_network_in_training_mode_is_delivered_for_inference_and_told(command,
     text = capfd.readouterr().err
     assert text.count("network_in_training_mode") == 1
     assert "['body.1', 'body.2']" in text
-    assert "call `.eval()`" in text
+    assert "Call `.eval()`" in text
 
 
 def test_nothing_is_told_of_modules_that_compute_the_same_in_training():

@@ -30,10 +30,10 @@ budget: {measurements: 0}
     [
         ("native", None),
         ("llvm -mcpu=icelake-server -num-cores=2", None),  # between the CPUs of the training
-        ("llvm -mcpu=haswell -num-cores=2", "it predicts as for the nearest of them"),
+        ("llvm -mcpu=haswell -num-cores=2", "nearest_device_assumed"),
         (
             "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -num-cores=2",
-            "it predicts as for the nearest of them",
+            "nearest_device_assumed",
         ),
     ],
 )

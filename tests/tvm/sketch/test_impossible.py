@@ -111,4 +111,4 @@ def test_an_operator_without_a_program_gets_a_warning_and_no_measurement(
     (tmp_path / "scan.py").write_text(SCAN)
     task = PrimFuncSpec(name="scan", source=f"{tmp_path / 'scan.py'}:scan").task("scan", target)
     assert len(make_tuner(task).ask()) == 0
-    assert "nothing to tune" in capsys.readouterr().out
+    assert "no_program_of_any_sketch" in capsys.readouterr().out

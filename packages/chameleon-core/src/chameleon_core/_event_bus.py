@@ -74,8 +74,7 @@ class EventBus:
                 implementation.function(*(event for _ in implementation.argnames))
             except (Exception, SystemExit) as error:  # anyone's; watching a run must not end it
                 if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                    reason = "the disk is full, so a file of the run is missing or cut off"
-                    log.warning("run_file_incomplete", reason=reason)
+                    log.warning("file_of_run_incomplete", reason="the disk is full")
                 else:
                     listener = implementation.plugin_name
                     log.exception("listener_switched_off", listener=listener)

@@ -165,8 +165,7 @@ class RunFolder:
         if changed:
             log.warning(
                 "versions_changed",
-                reason="the run continues with other versions than it was begun with; it may "
-                "propose and measure otherwise than it would have",
+                reason="the run may propose and measure otherwise than with the former versions",
                 versions=changed,
             )
         took_part = {**stored, **now}

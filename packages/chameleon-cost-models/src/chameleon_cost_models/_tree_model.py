@@ -220,11 +220,10 @@ class TransferModel:
         records = sum(len(quality) for _, quality in tables)
         if records < self._options.records and not self._options.tasks:
             log.warning(
-                "base_model_not_fitted",
+                "too_few_earlier_measurements",
                 task=self._context.task.name,
                 measurements=records,
                 needed=self._options.records,
-                reason="earlier runs have too few measurements that apply to this task",
                 hint="name more run folders under 'history', or lower 'records'",
             )
         return tables

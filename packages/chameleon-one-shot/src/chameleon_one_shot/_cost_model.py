@@ -132,8 +132,7 @@ def _find_files(targets: str, context: StageContext) -> list[Path]:
             raise
         log.warning(
             "target_without_predictor",
-            reason="operators begin with the first guesses of their space, and the budget decides "
-            "whether more is measured",
+            reason="operators begin with first guesses; the budget decides on measurements",
             problem=str(error),
             hint=error.hint,
         )

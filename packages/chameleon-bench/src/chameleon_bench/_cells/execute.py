@@ -133,7 +133,7 @@ class Workers(Closeable):
         try:
             answer = worker.conversation.answer(0.0)
         except TimeoutError:
-            return  # it is not complete yet
+            return  # the answer is not complete yet
         except ChildEndedError:
             status = worker.child.reap(_END_SECONDS)
             answer = {"failure": f"its process died with exit code {status}"}

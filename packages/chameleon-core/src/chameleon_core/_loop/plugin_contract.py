@@ -145,8 +145,7 @@ class PluginContract:
         wrong = ~np.isfinite(scores)
         if wrong.any():
             log.warning(
-                "scores_counted_as_lowest",
-                reason="they are not finite",
+                "infinite_scores_count_as_lowest",
                 kind=self.noun,
                 plugin=self.name,
                 rows=int(wrong.sum()),
@@ -191,8 +190,7 @@ class PluginContract:
         fresh = visited.unvisited(legal)
         if not fresh.all() or len(legal) < len(configs):
             log.debug(
-                "configurations_dropped",
-                reason="they are illegal, repeated or visited",
+                "unusable_configurations_dropped",
                 kind=self.noun,
                 plugin=self.name,
                 rows=len(configs) - int(fresh.sum()),

@@ -239,8 +239,7 @@ class Tuning:
         log.warning(
             "tuning_stopped",
             reason="all measurements fail alike",
-            hint="Check the target, the reference or the runner and start anew, or continue with "
-            "`budget: {same_failure: null}`.",
+            hint="Check target, reference and runner, or set `budget: {same_failure: null}`.",
             tasks=[run.task.name for run in waiting],
             failure=failure,
             measurements=len(measurements),

@@ -54,9 +54,7 @@ class LazyFrontend(Frontend):
 
     def begin(self, threads: int) -> None:
         if not dimensions_of(self._options.shapes) and self._precision is None:
-            with contextlib.suppress(
-                ChameleonError, OSError
-            ):  # reading the network raises the error again
+            with contextlib.suppress(ChameleonError, OSError):  # reading raises the error again
                 network = network_of(self._options)
                 self._begun = PendingImport(network, importer_process(network), threads)
                 weakref.finalize(self, self._begun.close)

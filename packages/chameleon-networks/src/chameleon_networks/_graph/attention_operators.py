@@ -82,7 +82,7 @@ class _AttentionFinder:
             left = self._values[scores.product].args[0]
             for view in views_of(left, self._values):
                 parts = view.axes[0] if len(view.axes) == len(scores.shape) else ()
-                if len(parts) == 2:  # noqa: PLR2004 - samples, and heads of a sample
+                if len(parts) == 2:  # noqa: PLR2004 - an axis of samples and heads
                     batch, heads = (extent for extent, _ in parts)
                     break
         return (batch, heads, queries, keys)

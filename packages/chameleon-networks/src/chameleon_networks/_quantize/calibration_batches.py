@@ -73,8 +73,7 @@ class Batches:
             log.warning(
                 "calibrated_with_one_batch",
                 source=self._source,
-                reason="errors are measured on the very batch that ranges are from",
-                hint="Yield several batches.",
+                reason="errors are measured on the very batch that ranges are from; yield several",
             )
             yield self.samples[0].inputs
 

@@ -97,13 +97,11 @@ def examples_of(dataset: Dataset) -> list[Example]:
             stale.append((task.task.operator, problem))
         examples.append(_example(task, space, configs))
     if empty:
-        reason = "they have fewer than two timed candidates"
-        log.warning("tasks_not_used", reason=reason, tasks=empty)
+        log.warning("tasks_with_too_few_times_not_used", tasks=empty, needed=_LEAST_TIMED)
     if stale:
         log.warning(
-            "design_spaces_changed",
-            reason="features of loops and buffers are missing; only the choices of knobs are used",
-            hint="Collect the tasks anew.",
+            "outdated_features_not_used",
+            hint="Collect the tasks anew for the features of their loops and buffers.",
             tasks=len(stale),
             operators=sorted({operator for operator, _ in stale}),
             problem=stale[0][1],

@@ -146,7 +146,7 @@ class WorkerProcess(Worker):
 
     def _kill(self, reason: EndReason) -> WorkerEnd:
         if reason is EndReason.DIED:
-            # Wait for its own exit status, which a signal would replace.
+            # Wait until the worker exits by itself, because a signal would replace its exit status.
             self._child.wait(_EXIT_SECONDS)
         seconds = time.monotonic() - self.work.started if self.work is not None else 0.0
         status = self._child.kill()

@@ -165,17 +165,15 @@ class TaskRecords:
         self.come_to([m.config for m in left])
         if ended is None:
             log.warning(
-                "search_diverged",
-                reason="the search proposes other configurations than it did before; "
-                "the earlier measurements are kept",
+                "left_over_measurements_kept",
+                reason="the search proposes other configurations than it did before",
                 task=self.stored.task.name,
                 measurements=len(left),
             )
         else:
             log.warning(
                 "earlier_measurements_exceed_run",
-                reason="the earlier run measured more configurations than this run proposes; "
-                "all of them count",
+                reason="the earlier run measured more; all of its measurements count",
                 task=self.stored.task.name,
                 measurements=len(self.measured),
                 ended=ended,

@@ -87,9 +87,8 @@ def say_if_slower(store: RecordStore, seconds: float) -> None:
     other = report.get("reference_seconds")
     if other is not None and seconds > other:
         log.warning(
-            "operators_slower_than_framework",
-            reason="with first guesses the network's operators alone take longer than its "
-            "framework does; the rest of the budget may change that",
+            "first_guesses_slower_than_framework",
+            reason="the operators alone take longer; the rest of the budget may change that",
             operators=in_seconds(seconds),
             framework=f"{report['reference']}: {in_seconds(other)}",
         )

@@ -199,8 +199,7 @@ class SharedRecords:
         good = [record for record, ok in zip(good, legal, strict=True) if ok]
         if len(good) < len(rows):
             log.warning(
-                "records_left_out",
-                reason="they do not fit the design space of their task",
+                "records_do_not_fit_design_space",
                 task=task.name,
                 records=len(rows) - len(good),
             )
@@ -242,8 +241,7 @@ class SharedRecords:
         database = next((store for store in self._databases if store.writable), None)
         if database is None:
             places = [store.place for store in self._databases]
-            reason = "no record database is writable"
-            log.warning("records_not_added", reason=reason, databases=places)
+            log.warning("no_writable_record_database", databases=places)
             return
         added = _said(database.place, partial(database.add, fresh))
         if added is not None:
@@ -301,8 +299,7 @@ def noted_conditions(
         if pipeline.records:
             log.warning(
                 "sharing_switched_off",
-                reason="the folder has measurements of other versions or conditions, or of a "
-                "version that did not note them",
+                reason="the folder has measurements of other or unknown versions or conditions",
             )
         return None
     return conditions

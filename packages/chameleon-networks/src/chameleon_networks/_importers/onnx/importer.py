@@ -400,7 +400,7 @@ class _Importer:
             raise _UnsupportedNodeError(
                 _unsupported_node(node, reason, hint=inner.hint, inputs=inner.inputs)
             ) from error
-        # A function body computes only the outputs that the node names.
+        # The body of a function computes only the outputs that the node names.
         return [scope.get(name) for name in body.output]
 
     # Sequences and control flow, whose lengths and conditions are known

@@ -195,10 +195,11 @@ def owner_of(node: Any) -> str:
     scopes = next((item.value for item in node.metadata_props if item.key == _SCOPES), None)
     if scopes is None:
         return str(node.name)
-    # The exporter folds normalizations into convolutions, which then have their scopes.
+    # The exporter folds normalizations into convolutions, which then have the scopes of these
+    # normalizations.
     weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
     try:
-        # The scopes are the modules from the outermost, and the call.
+        # The list has the modules, the outermost one first, and ends with the call.
         *_, module, _ = ast.literal_eval(scopes)
     except (SyntaxError, ValueError):
         module = ""

@@ -73,7 +73,7 @@ _A53 = attrs.evolve(
     _ARM, fma_units=1, fma_bytes=8, load_units=1, load_bytes=8, fma_latency=8, l2_rate=8.0,
     memory_rate=1.0, l1_bytes=32 * _KIB, l2_bytes=512 * _KIB, l3_bytes=512 * _KIB,
 )  # fmt: skip
-# Sums are handed on early between multiply-adds, three to four cycles before other users get them.
+# The CPU forwards sums to the next multiply-add three to four cycles before other instructions.
 _A72 = attrs.evolve(
     _ARM, fma_units=1, fma_bytes=16, load_units=1, load_bytes=16, fma_latency=3, memory_rate=2.0,
     l1_bytes=32 * _KIB, l3_bytes=_MIB,

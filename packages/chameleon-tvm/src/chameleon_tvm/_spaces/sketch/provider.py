@@ -214,9 +214,8 @@ class SketchPlan:
             self.scheduled(sample[0])
         except InvalidConfigurationError as error:
             log.warning(
-                "nothing_to_tune",
+                "no_program_of_any_sketch",
                 task=self._name,
-                reason="TVM makes no program of this operator's sketches",
                 problem=str(error),
                 hint="Compile it as it is, or write a template of your own.",
             )
