@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from chameleon_core._run_files import RunFile
 from chameleon_core._run_view import RunView
-from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._commands.runs import network_of
 from chameleon_networks._evaluation.latency import time_in_turns
 from chameleon_networks._evaluation.messages import describe_network
 from chameleon_networks._evaluation.processes import delivered_process, framework_process
@@ -118,7 +118,7 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
     with RunView(run) as view:
         # A pipeline that was just run had its code imported then.
         trust_source = options.trust_source or options.pipeline is not None
-        pipeline = pipeline_of(view, trust_source=trust_source)
+        pipeline = view.subject(trust_source=trust_source)
         network = network_of(pipeline, view).by_bucket[""].network
         target = view.target
     seconds = options.seconds or ours

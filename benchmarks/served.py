@@ -39,7 +39,7 @@ from chameleon_core._run_files import RunFile
 from chameleon_core._run_view import RunView
 from chameleon_core._words import counted
 from chameleon_networks._artifact.writer import read_manifest
-from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._commands.runs import network_of
 from chameleon_networks._comparison.comparison import delivered_precision
 from chameleon_networks._export.bundles import write_c_bundle
 from chameleon_networks._frontends.bucketed import BucketedFrontend
@@ -404,7 +404,7 @@ def main(words: Sequence[str] | None = None) -> None:
 def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     """The network of a run folder with files for others."""
     with RunView(run) as view:
-        frontend = network_of(pipeline_of(view, trust_source=given.trust_source), view)
+        frontend = network_of(view.subject(trust_source=given.trust_source), view)
     if isinstance(frontend, BucketedFrontend):
         raise SystemExit(f"{run} has a network in buckets of shapes, which has no section here.")
     network = frontend.network
