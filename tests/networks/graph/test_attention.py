@@ -230,6 +230,54 @@ def test_a_row_without_a_visible_key_is_zeros_as_in_torch(deliver):
     check_outputs(network, imported(network, (states(), mask)), deliver, (states(), mask))
 
 
+class TwiceMasked(torch.nn.Module):
+    """Attention whose scores are masked twice, by inputs or by constants."""
+
+    def __init__(self, mask, *constants):
+        super().__init__()
+        self.mask, self.constants = mask, constants
+
+    def forward(self, x, *masks):
+        scores = self.mask(x @ x.transpose(-1, -2), *masks, *self.constants)
+        return torch.softmax(scores, dim=-1) @ x
+
+
+LOWEST = torch.finfo(torch.float32).min
+TWO_MASKS = {
+    "added": lambda scores, *masks: sum((torch.where(m, LOWEST, 0.0) for m in masks), scores),
+    "added before": lambda scores, one, two: (
+        scores + (torch.where(one, LOWEST, 0.0) + torch.where(two, LOWEST, 0.0))
+    ),
+    "filled": lambda scores, one, two: scores.masked_fill(one, LOWEST).masked_fill(two, LOWEST),
+    "added, then filled": lambda scores, one, two: (
+        scores + torch.where(one, -torch.inf, 0.0)
+    ).masked_fill(two, LOWEST),
+    "filled, then added": lambda scores, one, two: (
+        scores.masked_fill(one, LOWEST) + torch.where(two, -torch.inf, 0.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_rows_that_two_masks_hide_are_those_of_torch(constant, deliver):
+    one, two = seen(1, 1, TOKENS, TOKENS), seen(1, 1, TOKENS, TOKENS).flip(3)
+    for row, (first, second) in enumerate([(1, 1), (1, 0), (0, 1)]):
+        one[..., row, :], two[..., row, :] = bool(first), bool(second)
+    one[..., 3, :4], two[..., 3, 4:] = True, True
+    x = torch.randn(1, 2, TOKENS, 8, generator=torch.Generator().manual_seed(0))
+    given, kept = ((), (one, two)) if constant else ((one, two), ())
+    networks = [TwiceMasked(mask, *kept) for mask in TWO_MASKS.values()]
+    inputs = (x, *given) * len(networks)
+    together = Many(networks, [1 + len(given)] * len(networks))
+    module = imported(together, inputs)
+    assert len(attentions(find_fusions(module))) == len(networks)
+    with torch.no_grad():
+        wanted = together(*inputs)
+    got = deliver(module, ready=True, guesses=True).run(*(tensor.numpy() for tensor in inputs))
+    for name, output, expected in zip(TWO_MASKS, got, wanted, strict=True):
+        np.testing.assert_allclose(output, expected.numpy(), atol=1e-5, err_msg=name)
+
+
 def test_what_is_read_elsewhere_is_not_taken_away(deliver):
     class Weights(torch.nn.Module):
         def forward(self, x):

@@ -244,3 +244,18 @@ def test_twice_the_same_is_no_residual():
 def test_no_other_layout():
     with pytest.raises(ConfigError, match="not compiled in the layout NCHW8c"):
         prepare_module(module_of(lambda emit, x: emit(relax.op.nn.relu(x)), (2, 3)), "NCHW8c")
+
+
+def test_a_tensor_that_kernels_cannot_index_is_refused():
+    def build(emit, x):
+        wide = emit(relax.op.broadcast_to(x, [1 << 16, 1 << 16]))
+        return relax.op.sum(wide, axis=[1])
+
+    said = (
+        r"the result of broadcast_to has the shape \[65536, 65536\], which is 4294967296 elements"
+    )
+    with pytest.raises(ConfigError, match=said) as caught:
+        prepare_module(module_of(build, (1, 1 << 16)), "NCHW")
+    assert "2147483647" in str(caught.value.hint)
+    with pytest.raises(ConfigError, match="an input of the network has the shape"):
+        prepare_module(module_of(lambda _, x: relax.op.max(x), (1 << 16, 1 << 15)), "NCHW")

@@ -1,6 +1,7 @@
 """Complex numbers and Fourier transforms of torch."""
 
 import torch
+from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 from .torch_networks import Rotary, SpectralConvolution, net, of, r
 
@@ -19,7 +20,16 @@ def _spectrogram(x):
     return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs()
 
 
+def _padded(x):
+    """Images of complex numbers, padded in each way."""
+    z = torch.view_as_complex(x)
+    ways = ("constant", "reflect", "replicate", "circular")
+    every = [F.pad(z, (1, 2, 0, 1), mode=way) for way in ways]
+    return list(map(torch.view_as_real, [*every, F.pad(z, (-1, 2), value=3.0)]))
+
+
 COMPLEX = {
+    "padded": lambda: of(_padded, r(1, 2, 3, 4, 2)),
     "rotary": lambda: net(Rotary(), r(2, 5, 2, 6)),
     "arithmetic": lambda: of(_complex, r(3, 3), r(3, 3)),
     "fft2": lambda: of(lambda x: torch.fft.fft2(x, dim=(1, 2)).real, r(2, 6, 8)),

@@ -243,6 +243,14 @@ SAMPLES = {
     "memory": lambda: of(
         lambda x: (x.as_strided((2, 3), (1, 2)), x.as_strided((4, 5), (5, 1), 2)), r(3, 8)
     ),
+    "memory of channels last": lambda: of(
+        lambda x, y: (
+            x.roll((1, -2, 7), (2, 3, 1)).as_strided((6, 5), (7, 2), 1),
+            x.as_strided_scatter(y, (2, 3), (5, 1), 1),
+        ),
+        r(1, 3, 4, 5).to(memory_format=torch.channels_last),
+        r(2, 3),
+    ),
     "one part": lambda: of(lambda x: torch.split(x, 5), r(3)),
     "any of numbers": lambda: of(lambda x: (x.any(), x.any(0)), r(3, 2)),
     "nothing": lambda: of(lambda x: x > 1, r(1, 0, 3)),

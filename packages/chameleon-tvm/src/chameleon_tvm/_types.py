@@ -237,6 +237,9 @@ LARGEST_PRODUCT = STORAGE[UINT8].high * STORAGE[INT8].magnitude
 """Largest magnitude of a product of uint8 data, less their zero point, and an int8 weight."""
 LARGEST_DIFFERENCES = STORAGE[UINT8].high ** 2
 """Largest magnitude of a product of two uint8 numbers, each less its zero point."""
+MOST_ELEMENTS = 2**31 - 1
+"""The most elements of a tensor, because kernels count them in int32."""
+
 LARGEST_SUM = 2**31 - 1
 """Largest sum that a 32-bit integer can hold."""
 

@@ -117,6 +117,7 @@ if TYPE_CHECKING:
         LARGEST_DIFFERENCES,
         LARGEST_PRODUCT,
         LARGEST_SUM,
+        MOST_ELEMENTS,
         REDUCED,
         STORAGE,
         UINT8,

@@ -59,7 +59,7 @@ class _AttentionFinder:
             return None  # broadcast operands or scores are not supported
         output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
         members = {*scores.members, binding.var, *after}
-        masking = attention_scores.masking_of(scores.masks, shape)
+        masking = attention_scores.masking_of(scores.masks, shape, guarded=scores.guarded)
         parts = self._parts(scores, call, shape)
         if masking is None or parts is None or not self._only_read_by(members, output):
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -34,11 +33,15 @@ class Mask:
         value: An array if the mask is constant, else an expression of the graph.
         shape: The shape of the mask.
         scores: The shape of the scores that the mask is added to.
+        replaces: Whether the mask replaces the scores where it is not 0, and is not added there.
+        finite: Whether it is known that no number of the mask is infinite.
     """
 
     value: NDArray[Any] | Any
     shape: tuple[int, ...]
     scores: tuple[int, ...]
+    replaces: bool = False
+    finite: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -52,6 +55,7 @@ class SoftmaxInput:
         shape: The shape of the scores. If they are reshaped before the softmax, the shape with the
             most axes.
         members: The variables on the way to the softmax, ``product`` included.
+        guarded: Whether the network replaces the softmax of rows that are hidden by zeros.
     """
 
     product: Any
@@ -59,6 +63,7 @@ class SoftmaxInput:
     masks: tuple[Mask, ...]
     shape: tuple[int, ...]
     members: tuple[Any, ...]
+    guarded: bool = False
 
 
 class SoftmaxInputFinder:
@@ -72,7 +77,8 @@ class SoftmaxInputFinder:
         # The tensor may be reshaped, and torch replaces fully masked rows by zeros.
         tensor, passed = self._without_neutral(tensor)
         call = self._call(tensor)
-        if _name(call) == "where":
+        is_guarded = _name(call) == "where"
+        if is_guarded:
             guarded = self._guarded(call)
             if guarded is None:
                 return None
@@ -85,7 +91,9 @@ class SoftmaxInputFinder:
         if int(call.attrs.axis) % rank != rank - 1 or str(call.ty.dtype) != "float32":
             return None
         scores = self._scores(call.args[0])
-        return None if scores is None else _with_members(scores, tensor, *passed)
+        if scores is None:
+            return None
+        return attrs.evolve(_with_members(scores, tensor, *passed), guarded=is_guarded)
 
     def _scores(self, tensor: Any) -> SoftmaxInput | None:
         call = self._call(tensor)
@@ -130,8 +138,19 @@ class SoftmaxInputFinder:
                 continue
             constant = isinstance(other, tvm.ir.GenericConst)
             value = array_of(other) if constant else other
-            return _with_mask(scores, Mask(value=value, shape=shape_of(other), scores=shape))
+            finite = not constant and self._is_finite(other)
+            mask = Mask(value=value, shape=shape_of(other), scores=shape, finite=finite)
+            return _with_mask(scores, mask)
         return None
+
+    def _is_finite(self, tensor: Any) -> bool:
+        """Whether a mask is made in a way that gives no infinite numbers in usual networks."""
+        call = self._call(self._without_neutral(tensor)[0])
+        if _name(call) == "where":
+            numbers = [scalar_of(part) for part in call.args[1:]]
+            return all(number is not None and math.isfinite(number) for number in numbers)
+        # Sums of the lowest numbers are infinite, and so may inputs of the network be.
+        return call is not None and _name(call) not in {"add", "subtract"}
 
     def _hidden(self, call: Any) -> SoftmaxInput | None:
         """Scores masked by ``where`` with a large negative number, as a sum with a mask."""
@@ -152,7 +171,13 @@ class SoftmaxInputFinder:
                 value = np.where(array_of(seen), *pair).astype(np.float32)
             else:
                 value = relax.op.where(seen, *(relax.const(bound, "float32") for bound in pair))
-            mask = Mask(value=value, shape=shape_of(seen), scores=shape_of(call))
+            mask = Mask(
+                value=value,
+                shape=shape_of(seen),
+                scores=shape_of(call),
+                replaces=True,
+                finite=math.isfinite(number),
+            )
             return _with_mask(scores, mask)
         return None
 
@@ -255,11 +280,19 @@ def scores_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Masking:
-    """The sum of all masks that are added to scores, with axes (batch, heads, queries, keys)."""
+    """The sum of all masks that are added to scores, with axes (batch, heads, queries, keys).
+
+    Attributes:
+        constant: The sum of the constant masks, or None.
+        computed: The sum of the other masks as an expression, or None.
+        computed_shape: The shape of ``computed``.
+        gives_nan: Whether a row that is hidden by minus infinity gives NaN. Kernels give zeros.
+    """
 
     constant: NDArray[Any] | None = None
     computed: Any = None
     computed_shape: tuple[int, ...] = ()
+    gives_nan: bool = False
 
     @property
     def causal(self) -> bool:
@@ -289,30 +322,70 @@ class Masking:
         """The expression of the mask that a kernel must add, as a tuple; empty without a mask."""
         if not self.shape:
             return ()
+        if self.computed is None and self.constant is not None:
+            hidden = (self.constant == -np.inf).all(-1, keepdims=True)
+            array = np.where(hidden & self.gives_nan, np.nan, self.constant)
+            return (relax.const(np.ascontiguousarray(array, np.float32)),)
+        total = self.total
+        if self.gives_nan:
+            least, nan = (relax.const(number, "float32") for number in (-np.inf, np.nan))
+            hidden = relax.op.equal(relax.op.max(total, -1, keepdims=True), least)
+            total = relax.op.where(hidden, nan, total)
+        return (total,)
+
+    @property
+    def total(self) -> Any:
+        """The expression of the sum of all masks."""
         if self.constant is None:
-            return (self.computed,)
+            return self.computed
         constant = relax.const(np.ascontiguousarray(self.constant, np.float32))
-        return (constant if self.computed is None else relax.op.add(self.computed, constant),)
+        return constant if self.computed is None else relax.op.add(self.computed, constant)
+
+    def replaced(self, value: Any, shape: tuple[int, ...]) -> Masking:
+        """These masks, replaced by another one where that is not 0."""
+        if isinstance(value, np.ndarray) and self.computed is None:
+            before = 0.0 if self.constant is None else self.constant
+            return attrs.evolve(self, constant=np.where(value != 0, value, before))
+        if isinstance(value, np.ndarray):
+            value = relax.const(np.ascontiguousarray(value, np.float32))
+        if self.computed is None and self.constant is None:
+            return attrs.evolve(self, computed=value, computed_shape=shape)
+        zero = relax.const(0.0, "float32")
+        return attrs.evolve(
+            self,
+            constant=None,
+            computed=relax.op.where(relax.op.equal(value, zero), self.total, value),
+            computed_shape=tuple(np.broadcast_shapes(self.shape, shape)),
+        )
+
+    def added(self, value: Any, shape: tuple[int, ...]) -> Masking:
+        """These masks, and another one added to them."""
+        if isinstance(value, np.ndarray):
+            before = 0.0 if self.constant is None else self.constant
+            with np.errstate(over="ignore"):  # the sum of the lowest numbers is infinite
+                return attrs.evolve(self, constant=before + value)
+        return attrs.evolve(
+            self,
+            computed=value if self.computed is None else relax.op.add(self.computed, value),
+            computed_shape=tuple(np.broadcast_shapes(self.computed_shape, shape)),
+        )
 
 
-def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None:
+def masking_of(masks: Sequence[Mask], scores: tuple[int, ...], *, guarded: bool) -> Masking | None:
     """Add all masks of an attention, or return None if a mask has a shape that no kernel reads."""
-    constants, computed, shapes = [], [], []
+    finite = len(masks) == 1 and masks[0].finite
+    masking = Masking(gives_nan=not guarded and not finite)
     for mask in masks:
         shape = _mask_shape(mask, scores)
         if shape is None:
             return None
-        if isinstance(mask.value, np.ndarray):
-            constants.append(mask.value.reshape(shape))
-            continue
-        whole = mask.shape == shape
-        computed.append(mask.value if whole else relax.op.reshape(mask.value, list(shape)))
-        shapes.append(shape)
-    return Masking(
-        constant=functools.reduce(np.add, constants) if constants else None,
-        computed=functools.reduce(relax.op.add, computed) if computed else None,
-        computed_shape=tuple(np.broadcast_shapes(*shapes)),
-    )
+        value = mask.value
+        if isinstance(value, np.ndarray):
+            value = value.reshape(shape)
+        elif mask.shape != shape:
+            value = relax.op.reshape(value, list(shape))
+        masking = (masking.replaced if mask.replaces else masking.added)(value, shape)
+    return masking
 
 
 def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:

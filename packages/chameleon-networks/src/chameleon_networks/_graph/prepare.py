@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.plugin_api import ConfigError
-from chameleon_tvm.api import INT8, STORAGE, UINT8, telling_line
+from chameleon_tvm.api import INT8, MOST_ELEMENTS, STORAGE, UINT8, telling_line
 
 from chameleon_networks._graph import quantization
 from chameleon_networks._graph.constants import array_of, fold_constants
@@ -282,6 +283,7 @@ def prepare_module(module: Any, layout: str) -> Any:
         )
     for parameter in module["main"].params:
         _check_shape(parameter)
+    _check_elements(module["main"])
     passes = relax.transform
     quantized_passes = (
         [propagate_quantization, passes.CanonicalizeBindings()]
@@ -366,6 +368,21 @@ def _check_shape(parameter: Any) -> None:
             hint=f"Fix it: beside `source` under `model` write `shapes: {{{name}: [...]}}`, or "
             "export a torch program without `dynamic_shapes`.",
         )
+
+
+def _check_elements(function: Any) -> None:
+    """Check that kernels can index all tensors of a network."""
+    values = dict.fromkeys(function.params, "an input of the network")
+    for binding in bindings_of(function):
+        operator = operator_name(binding.value).removeprefix("relax.")
+        values[binding.var] = f"the result of {operator}"
+    for variable, owner in values.items():
+        shape = static_shape(variable.ty)
+        if shape is not None and math.prod(shape) > MOST_ELEMENTS:
+            raise ConfigError(
+                f"{owner} has the shape {list(shape)}, which is {math.prod(shape)} elements",
+                hint=f"Kernels index at most {MOST_ELEMENTS}: make the batch or the input smaller.",
+            )
 
 
 def _run_passes(module: Any, *passes: Any) -> Any:

@@ -178,6 +178,14 @@ class AttentionSpec(TypedSpec):
         return (*self.query[:3], self.value[3])
 
     @property
+    def tensors(self) -> Sequence[Sequence[int]]:
+        # Kernels do not store the scores.
+        shapes = (self.query, self.key, self.value, self.output, self.mask)
+        heads = self.query[1] + 2 * self.key[1]
+        batch, _, tokens, features = self.query
+        return (*shapes, (batch, tokens, heads, features)) if self.packed else shapes
+
+    @property
     def sizes(self) -> str:
         batch = self.query[:1] if self.query[0] > 1 else ()
         heads = format_extents(self.query[1], self.query[3])

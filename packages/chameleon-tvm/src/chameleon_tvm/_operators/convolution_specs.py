@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -194,6 +195,10 @@ class ConvolutionSpec(FusedSpec):
     def filter_shape(self) -> tuple[int, ...]:
         """The weights' logical shape (output channels, input channels of a group, spatial axes)."""
         return (self.output_channels, self.input[1] // self.group_count, *self.kernel_size)
+
+    @property
+    def tensors(self) -> Sequence[Sequence[int]]:
+        return (self.input, self.filter_shape, self.output_shape)
 
     @property
     def reduced(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
@@ -57,6 +58,10 @@ class DenseSpec(FusedSpec):
         return (self.input[0], self.units)
 
     @property
+    def tensors(self) -> Sequence[Sequence[int]]:
+        return (self.input, self.filter_shape, self.result_shape)
+
+    @property
     def sizes(self) -> str:
         rows = f" @{self.input[0]}" if self.input[0] > 1 else ""
         return format_extents(self.input[1], self.units) + rows
@@ -106,6 +111,10 @@ class BatchMatmulSpec(TypedSpec):
     def result_shape(self) -> tuple[int, int, int]:
         """The output's shape (batch, m, n)."""
         return (*self.a[:2], self.columns)
+
+    @property
+    def tensors(self) -> Sequence[Sequence[int]]:
+        return (self.a, self.b, self.result_shape)
 
     @property
     def sizes(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from chameleon_tvm._types import (
     INT8,
     LARGEST_PRODUCT,
     LARGEST_SUM,
+    MOST_ELEMENTS,
     UINT8,
 )
 
@@ -94,8 +96,24 @@ class OperatorSpec(ABC):
         """The arguments of a task, as an object of this class."""
         return cls(**task.arguments, name=task.name, weight=task.weight)
 
+    @property
+    def tensors(self) -> Sequence[Sequence[int]]:
+        """Shapes of the operator's tensors, as far as they follow from its arguments."""
+        return ()
+
     def task(self, name: str, target: str) -> Task:
-        """Make the operator's task for a resolved target."""
+        """Make the operator's task for a resolved target.
+
+        Raises:
+            ConfigError: A tensor has more elements than kernels can index.
+        """
+        for shape in self.tensors:
+            if math.prod(shape) > MOST_ELEMENTS:
+                raise self.fail(
+                    f"a tensor of the shape {list(shape)} has {math.prod(shape)} elements",
+                    f"Kernels index at most {MOST_ELEMENTS}: split the operator, such as its "
+                    "batch.",
+                )
         return Task(
             name=self.name or name,
             operator=self.kind,

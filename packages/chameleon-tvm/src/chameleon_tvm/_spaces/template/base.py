@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -14,6 +15,7 @@ from chameleon_tvm._building.kernel import Program
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.base import Operator
 from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._types import MOST_ELEMENTS
 
 
 class Template(ABC):
@@ -105,4 +107,31 @@ class TemplateBuilder(TVMBuilder):
         reason = self.space.why_illegal(config)
         if reason is not None:
             raise InvalidConfigurationError(f"not a legal configuration: {reason}")
-        return self.template.program(self.space.decode(config), self.operator, self.inputs)
+        program = self.template.program(self.space.decode(config), self.operator, self.inputs)
+        _check_elements(program.function)
+        return program
+
+
+_FEW_ELEMENTS = MOST_ELEMENTS // 16
+"""The elements of a kernel's arguments up to which arrays of its own are small enough, too."""
+
+
+def _check_elements(function: tirx.PrimFunc) -> None:
+    """Check that the kernel can index all arrays of a function in int32."""
+    shapes = [parameter.shape for parameter in function.params]
+    if max((_elements(shape) for shape in shapes), default=0) > _FEW_ELEMENTS:
+        from tvm_ffi import structural_walk  # noqa: PLC0415 - after TVM, and for few functions
+
+        def append(allocation: Any) -> None:
+            shapes.append(allocation.buffer.shape)
+
+        structural_walk(function.body, [(tirx.AllocBuffer, append)])
+    most = max((_elements(shape) for shape in shapes), default=0)
+    if most > MOST_ELEMENTS:
+        raise InvalidConfigurationError(
+            f"an array of the kernel has {most} elements, of which it can index {MOST_ELEMENTS}"
+        )
+
+
+def _elements(shape: Sequence[Any]) -> int:
+    return math.prod(int(extent) for extent in shape)

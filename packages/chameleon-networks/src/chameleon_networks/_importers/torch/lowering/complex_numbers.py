@@ -259,6 +259,18 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     "full": lambda operator, shape, value, **options: Complex(
         operator(shape, value.real, **options), operator(shape, value.imag, **options)
     ),
+    **dict.fromkeys(
+        ("empty", "zeros"),
+        lambda operator, *shape, **options: Complex(
+            operator(*shape, **options), operator(*shape, **options)
+        ),
+    ),
+    "constant_pad_nd": lambda operator, x, widths, value=0: Complex(
+        *(
+            operator(part, widths, fill)
+            for part, fill in zip(x.tensors(), (value.real, value.imag), strict=True)
+        )
+    ),
     "_to_copy": lambda operator, x, **options: Complex.of(x).each(partial(operator, **options)),
     "complex": lambda _, real, imaginary: Complex(real, imaginary),
     "polar": lambda _, magnitude, angle: Complex.of_polar(magnitude, angle),
@@ -278,7 +290,8 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
             *("permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "slice", "select"),
             *("clone", "alias", "detach", "index", "index_select", "gather", "repeat", "flip"),
             *("roll", "unfold", "split", "split_with_sizes", "unbind", "sum", "mean", "cumsum"),
-            *("diagonal", "as_strided"),
+            *("diagonal", "as_strided", "_unsafe_index", "empty_like", "zeros_like"),
+            *(f"{kind}_pad{axes}d" for kind in ("reflection", "replication") for axes in (1, 2, 3)),
         ),
         _apply_to_parts,
     ),

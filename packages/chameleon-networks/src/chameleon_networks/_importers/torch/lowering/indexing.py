@@ -225,11 +225,17 @@ def _grouped_matmul(call: TorchCall) -> Any:
     return call.importer.block_builder.call_te(products, rows, matrices, group)
 
 
+def _as_strided(call: TorchCall) -> Any:
+    """``as_strided`` that was not decomposed; TVM's importer would take the tensor as dense."""
+    raise NotImplementedError("it reads a tensor whose elements do not fill their memory")
+
+
 CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(
         ("_embedding_bag.default", "_embedding_bag_forward_only.default"), _embedding_bag
     ),
     "arange.start_step": _arange,
+    "as_strided.default": _as_strided,
     "embedding.default": lambda call: op.take(call.value(0), call.value(1), 0),
     "index_select.default": lambda call: op.take(call.value(0), call.value(2), call.node.args[1]),
     "select.int": _select,

@@ -94,7 +94,7 @@ def _unfold(x: Any, dimension: int, size: int, step: int) -> Any:
 
 def _as_strided(x: Any, size: list[int], stride: list[int], offset: int | None = None) -> Any:
     """``as_strided`` of a contiguous tensor, or of a permutation of one."""
-    x = x.permute(sorted(range(x.ndim), key=x.stride, reverse=True))
+    x = x.permute(_memory_order(x))
     first = _first_offset(x, size, stride, offset)
     if first is None:
         return NotImplemented
@@ -106,12 +106,31 @@ def _as_strided(x: Any, size: list[int], stride: list[int], offset: int | None =
 def _as_strided_scatter(
     x: Any, source: Any, size: list[int], stride: list[int], offset: int | None = None
 ) -> Any:
-    """``as_strided_scatter``."""
+    """``as_strided_scatter``, likewise."""
+    order = _memory_order(x)
+    x = x.permute(order)
     first = _first_offset(x, size, stride, offset)
     if first is None:
         return NotImplemented
     index = _addresses(first, size, stride).flatten()
-    return x.reshape(-1).index_put((index,), source.reshape(-1)).reshape(x.shape)
+    scattered = x.reshape(-1).index_put((index,), source.reshape(-1)).reshape(x.shape)
+    return scattered.permute([order.index(axis) for axis in range(x.ndim)])
+
+
+def _memory_order(x: Any) -> list[int]:
+    """The axes of a tensor in the order of its memory."""
+    return sorted(range(x.ndim), key=x.stride, reverse=True)
+
+
+def _roll(x: Any, shifts: list[int], dims: Sequence[int] = ()) -> Any:
+    """``roll`` of channels last, whose result is channels last, unlike that of torch's export."""
+    if x.is_contiguous() or not dims:
+        return NotImplemented
+    for shift, axis in zip(shifts, dims, strict=True):
+        start = -shift % max(1, x.shape[axis])
+        ends = x.narrow(axis, start, x.shape[axis] - start), x.narrow(axis, 0, start)
+        x = torch.cat(ends, axis)
+    return x
 
 
 def _first_offset(
@@ -164,6 +183,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.as_strided.default: _as_strided,
     _ATEN.as_strided_copy.default: _as_strided,
     _ATEN.as_strided_scatter.default: _as_strided_scatter,
+    _ATEN.roll.default: _roll,
 }
 """Functions of torch that are traced instead of an operator, by operator."""
 
