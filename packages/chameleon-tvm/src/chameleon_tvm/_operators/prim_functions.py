@@ -14,6 +14,7 @@ import numpy as np
 from chameleon_core.plugin_api import ConfigError
 
 from chameleon_tvm._late_tvm import Schedule, tvm
+from chameleon_tvm._opaque import register_operators
 from chameleon_tvm._sources import named_object
 from chameleon_tvm._words import TVM_ERRORS
 
@@ -77,6 +78,7 @@ def loaded_function(text: str) -> tvm.tirx.PrimFunc:
     ``tvm.ir.load_json`` first converts the JSON of earlier versions of TVM. That takes many times
     as long as reading it, so this function converts only what TVM cannot read.
     """
+    register_operators()
     try:
         return tvm.ir.base.from_json_graph_str(text)
     except TVM_ERRORS:
