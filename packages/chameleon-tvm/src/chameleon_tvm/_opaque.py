@@ -7,7 +7,7 @@ generates code: in IEEE 754 without contraction, or in two's complement.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import Any
 
@@ -129,7 +129,7 @@ def _wrapping(node: Any, a: Expr, b: Expr) -> Expr:
 
 def _uncontracted(value: Expr) -> Expr:
     """An operand of a sum, which LLVM would merge with the sum if it is a product."""
-    if not isinstance(value, tirx.Var | tirx.Mul):
+    if not isinstance(value, tirx.Var) and not is_opaque(value, "multiply"):
         return value
     dtype = str(value.ty)
     if emit.lanes_of(value) > 1:
@@ -199,10 +199,11 @@ _COMPARISONS = {
     "less": _compared(tirx.LT),
     "less_equal": _compared(tirx.LE),
 }
+_SUMS = {"add": _sum(tirx.Add), "subtract": _sum(tirx.Sub)}
 OPERATIONS: dict[str, Callable[..., Expr]] = {
-    "add": _sum(tirx.Add),
-    "subtract": _sum(tirx.Sub),
+    **_SUMS,
     "multiply": _multiply,
+    "product": _multiply,
     "divide": tirx.Div,
     "modulo": tirx.Mod,
     "floor_divide": _floor_divide,
@@ -218,6 +219,24 @@ OPERATIONS: dict[str, Callable[..., Expr]] = {
 extremum is the second operand if either is NaN. Each operand occurs once in the result: TVM binds a
 variable for a value by simplifying it.
 """
+
+
+NODES = {
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "product",
+    "Div": "divide",
+    "Mod": "modulo",
+    "FloorDiv": "floor_divide",
+    "FloorMod": "floor_modulo",
+    "Max": "maximum",
+    "Min": "minimum",
+    "EQ": "equal",
+    "NE": "not_equal",
+    "LT": "less",
+    "LE": "less_equal",
+}
+"""The operations that TVM's nodes are, by the name of their class."""
 
 
 @cache
@@ -238,19 +257,47 @@ def lower_opaque(function: Any) -> Any:
     """
     symbols: set[str] = set()
 
-    def lowered(call: Any) -> Any:
+    def lowered(call: Any, names: Collection[str]) -> Any:
         name = str(getattr(call.op, "name", ""))
-        lower = OPERATIONS.get(name.removeprefix(OPAQUE)) if name.startswith(OPAQUE) else None
-        result = call if lower is None else lower(*call.args)
-        if lower is not None and isinstance(result, tvm.ir.Call) and "extern" in str(result.op):
+        if not name.startswith(OPAQUE) or name.removeprefix(OPAQUE) not in names:
+            return call
+        result = OPERATIONS[name.removeprefix(OPAQUE)](*_equal_types(call))
+        if isinstance(result, tvm.ir.Call) and "pure_extern" in str(result.op):
             symbols.add(str(result.args[0].value))
         return result
 
-    body = structural_map(function.body, (tvm.ir.Call, lowered))
+    body = function.body
+    # Sums come first, because they treat products differently.
+    for names in (_SUMS, OPERATIONS):
+        body = structural_map(body, (tvm.ir.Call, partial(lowered, names=names)))
     for symbol in sorted(symbols):
         text = tvm.ir.StringImm(_definition(symbol))
         body = tirx.AttrStmt(0, "pragma_import_llvm", text, body)
     return function if body.same_as(function.body) else function.with_body(body)
+
+
+def plain_arithmetic(function: Any) -> Any:
+    """Replace opaque operations by nodes that TVM knows, but simplifies wrongly.
+
+    Args:
+        function: A ``PrimFunc``.
+    """
+    nodes = {name: getattr(tirx, node) for node, name in NODES.items()}
+    nodes |= {"multiply": tirx.Mul, "round": lambda number: number}
+
+    def plain(call: Any) -> Any:
+        name = str(getattr(call.op, "name", ""))
+        known = name.startswith(OPAQUE)
+        return nodes[name.removeprefix(OPAQUE)](*call.args) if known else call
+
+    body = structural_map(function.body, (tvm.ir.Call, plain))
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _equal_types(call: Any) -> list[Expr]:
+    """The operands of an opaque operation, in one dtype; TVM narrows those that are indices."""
+    kinds = {str(each.ty).partition("x")[0] for each in (call, *call.args)} - {"bool"}
+    return [emit.cast("int64", each) for each in call.args] if len(kinds) > 1 else [*call.args]
 
 
 @cache

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
     from chameleon_tvm._metaschedule.strategy import ChameleonStrategy
     from chameleon_tvm._metaschedule.traces import applied
-    from chameleon_tvm._opaque import opaque
+    from chameleon_tvm._opaque import opaque, plain_arithmetic
     from chameleon_tvm._operators.activation_arrays import ARRAYS
     from chameleon_tvm._operators.activations import activated
     from chameleon_tvm._operators.attention_specs import (

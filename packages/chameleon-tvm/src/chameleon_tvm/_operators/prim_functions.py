@@ -14,7 +14,7 @@ import numpy as np
 from chameleon_core.plugin_api import ConfigError
 
 from chameleon_tvm._late_tvm import Schedule, tvm
-from chameleon_tvm._opaque import register_operators
+from chameleon_tvm._opaque import plain_arithmetic, register_operators
 from chameleon_tvm._sources import named_object
 from chameleon_tvm._words import TVM_ERRORS
 
@@ -166,7 +166,8 @@ def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
     Raises:
         ConfigError: TVM cannot count the operations.
     """
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    plain = plain_arithmetic(function)
+    module = tvm.IRModule({"main": plain.with_attr("global_symbol", "main")})
     try:
         operations = float(tvm.s_tir.analysis.estimate_tir_flops(module))
     except TVM_ERRORS as error:

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from chameleon_tvm import _emit as emit
-from chameleon_tvm._opaque import is_opaque, opaque, round_to_bfloat16
+from chameleon_tvm._opaque import NODES, is_opaque, opaque, round_to_bfloat16
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._spaces.loops.trees import find_nodes, structural_map, substitute
 from chameleon_tvm._types import BFLOAT16, FLOAT32
 
-_NODES: dict[str, str] = {
-    "Add": "add",
-    "Sub": "subtract",
-    "Mul": "multiply",
-    "Div": "divide",
-    "Mod": "modulo",
-    "FloorDiv": "floor_divide",
-    "FloorMod": "floor_modulo",
-    "Max": "maximum",
-    "Min": "minimum",
-    "EQ": "equal",
-    "NE": "not_equal",
-    "LT": "less",
-    "LE": "less_equal",
-    "GT": "less",
-    "GE": "less_equal",
-}
-"""The operations of TVM's nodes, by the nodes' class. ``GT`` and ``GE`` exchange their operands."""
+_KINDS = tuple(getattr(tirx, name) for name in (*NODES, "GT", "GE"))
+"""The classes of TVM's nodes that become opaque."""
 
 
 def hide_arithmetic(function: Any) -> Any:
@@ -67,40 +52,56 @@ def _hidden_value(value: Any, written: Sequence[Any]) -> Any:
         loads.append((tirx.Var("number", load.ty), load))
         return loads[-1][0]
 
-    def is_among(variable: Any, places: Sequence[Any]) -> bool:
-        return any(variable.same_as(place) for place in places)
-
-    def hidden(node: Any) -> Any:
-        free = tirx.analysis.undefined_vars(node)
-        if any(is_among(variable, partial_results) for variable in free):
-            return node
-        if not emit.is_float(node.a) and not any(is_among(variable, data) for variable in free):
-            return node
-        exchanged = isinstance(node, tirx.GT | tirx.GE)
-        operands = (node.b, node.a) if exchanged else (node.a, node.b)
-        return opaque(_NODES[type(node).__name__], *operands)
-
-    def rounded(cast: Any) -> Any:
-        if (
-            str(cast.ty) != BFLOAT16
-            or str(cast.value.ty) == BFLOAT16
-            or is_opaque(cast.value, "round")
-        ):
-            return cast
-        return round_to_bfloat16(emit.cast(FLOAT32, cast.value))
-
     changed = structural_map(value, (tvm.ir.TensorLoad, replaced))
     data = [variable for variable, _ in loads]
-    partial_results = [
+    results = [
         variable
         for variable, load in loads
         if any(load.source.same_as(buffer) for buffer in written)
     ]
-    kinds = tuple(getattr(tirx, name) for name in _NODES)
-    hidden_value = structural_map(changed, [(kinds, hidden), (tirx.Cast, rounded)])
-    if hidden_value.same_as(changed):
+    changes = [
+        (_KINDS, partial(_hidden_operation, data, results)),
+        (tirx.Cast, _rounded_cast),
+        (tvm.ir.Call, _rounded_call),
+    ]
+    hidden = structural_map(changed, changes)
+    if hidden.same_as(changed):
         return value
+    if is_opaque(hidden, "product"):
+        # One of TVM's formulas may round a product and a sum at once, but not its result.
+        hidden = opaque("multiply", *hidden.args)
     # An index may contain other loads, which were replaced before.
     for variable, load in reversed(loads):
-        hidden_value = substitute(hidden_value, variable, load)
-    return hidden_value
+        hidden = substitute(hidden, variable, load)
+    return hidden
+
+
+def _hidden_operation(data: Sequence[Any], results: Sequence[Any], node: Any) -> Any:
+    """An opaque operation in place of a node, unless it is on indices or partial results."""
+    free = tirx.analysis.undefined_vars(node)
+    if any(variable.same_as(result) for variable in free for result in results):
+        return node
+    if not emit.is_float(node.a) and not any(
+        variable.same_as(number) for variable in free for number in data
+    ):
+        return node
+    name = type(node).__name__
+    if name in {"GT", "GE"}:
+        return opaque("less" if name == "GT" else "less_equal", node.b, node.a)
+    return opaque(NODES[name], node.a, node.b)
+
+
+def _rounded_cast(cast: Any) -> Any:
+    """A conversion to bfloat16 that rounds; TVM's does not, if a number is converted back."""
+    kinds = str(cast.ty), str(cast.value.ty)
+    if kinds[0] != BFLOAT16 or kinds[1] == BFLOAT16 or is_opaque(cast.value, "round"):
+        return cast
+    return round_to_bfloat16(emit.cast(FLOAT32, cast.value))
+
+
+def _rounded_call(call: Any) -> Any:
+    """A function of bfloat16 that rounds its result."""
+    if any(str(each.ty) != BFLOAT16 for each in (call, *call.args)):
+        return call
+    operands = [emit.cast(FLOAT32, each) for each in call.args]
+    return round_to_bfloat16(tirx.call_intrin(FLOAT32, call.op, *operands))
