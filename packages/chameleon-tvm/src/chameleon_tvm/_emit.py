@@ -112,6 +112,11 @@ def lanes_of(value: Expr) -> int:
     return int(lanes) if lanes else 1
 
 
+def is_float(value: Expr) -> bool:
+    """Whether an expression is a floating-point number or a vector of them."""
+    return "float" in str(value.ty)
+
+
 def vector_dtype(dtype: str, like: Expr) -> str:
     """The vector dtype with as many lanes as an expression, such as ``int32x8``."""
     lanes = lanes_of(like)

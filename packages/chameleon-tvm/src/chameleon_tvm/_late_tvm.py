@@ -28,9 +28,19 @@ class _LazyObject:
 
 
 if TYPE_CHECKING:
-    from chameleon_tvm._quick_tvm import Schedule, Target, TargetKind, codegen, te, tirx, tvm
+    from chameleon_tvm._quick_tvm import (
+        Schedule,
+        Target,
+        TargetKind,
+        codegen,
+        structural_map,
+        te,
+        tirx,
+        tvm,
+    )
 else:
     Schedule, Target, TargetKind = map(_LazyObject, ("Schedule", "Target", "TargetKind"))
     codegen, te, tirx, tvm = map(_LazyObject, ("codegen", "te", "tirx", "tvm"))
+    structural_map = _LazyObject("structural_map")
 
-__all__ = ["Schedule", "Target", "TargetKind", "codegen", "te", "tirx", "tvm"]
+__all__ = ["Schedule", "Target", "TargetKind", "codegen", "structural_map", "te", "tirx", "tvm"]

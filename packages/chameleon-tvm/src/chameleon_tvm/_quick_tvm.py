@@ -107,6 +107,7 @@ with (
     from tvm import te, tirx
     from tvm.s_tir import Schedule, Trace
     from tvm.target import Target, TargetKind, codegen
+    from tvm_ffi import structural_map
 
 
 def remove_argument_checks(kind: type) -> None:
@@ -119,4 +120,14 @@ def remove_argument_checks(kind: type) -> None:
 
 remove_argument_checks(Schedule)
 
-__all__ = ["Schedule", "Target", "TargetKind", "Trace", "codegen", "te", "tirx", "tvm"]
+__all__ = [
+    "Schedule",
+    "Target",
+    "TargetKind",
+    "Trace",
+    "codegen",
+    "structural_map",
+    "te",
+    "tirx",
+    "tvm",
+]

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
     from chameleon_tvm._metaschedule.strategy import ChameleonStrategy
     from chameleon_tvm._metaschedule.traces import applied
+    from chameleon_tvm._opaque import opaque, plain_arithmetic
     from chameleon_tvm._operators.activation_arrays import ARRAYS
     from chameleon_tvm._operators.activations import activated
     from chameleon_tvm._operators.attention_specs import (
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._quick_tvm import te, tirx, tvm
     from chameleon_tvm._sources import named_function, named_object
     from chameleon_tvm._spaces.auto import AutoSpace
+    from chameleon_tvm._spaces.loops.hiding import hide_arithmetic
     from chameleon_tvm._spaces.loops.lowering import LANES, loops_of
     from chameleon_tvm._spaces.loops.partial_sums import REFUSED, begun, keeping_nan
     from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled

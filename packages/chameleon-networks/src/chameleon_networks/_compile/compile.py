@@ -28,6 +28,7 @@ from chameleon_tvm.api import (
     UNCHECKED,
     array_type,
     begun,
+    hide_arithmetic,
     permissions_of,
     structural_hash,
     structural_map,
@@ -42,6 +43,7 @@ from chameleon_networks._compile.default_schedules import (
     apply_default_schedules,
     is_scheduled,
 )
+from chameleon_networks._compile.elementwise import ELEMENTWISE
 from chameleon_networks._compile.insert_kernels import insert_kernels
 from chameleon_networks._compile.kernels import Kernels, OperatorKernel
 from chameleon_networks._compile.loop_tasks import TunedLoops
@@ -205,6 +207,7 @@ def lower_and_fuse(module: Any) -> Any:
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         passes.LegalizeOps(),
+        _hide_arithmetic,
         passes.RewriteDataflowReshape(),
         passes.DeadCodeElimination(),
     ):
@@ -332,6 +335,17 @@ def _fix_extrema(module: Any) -> Any:
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
+def _hide_arithmetic(module: Any) -> Any:
+    """Make arithmetic on data opaque to TVM, but not that of tuned kernels."""
+    functions = {
+        variable: hide_arithmetic(function)
+        if isinstance(function, tirx.PrimFunc) and TASK_ATTRIBUTE not in (function.attrs or {})
+        else function
+        for variable, function in module.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
 def _move_constants_first(function: Any) -> Any:
     def exchanged(extreme: Any) -> Any:
         a, b = extreme.a, extreme.b
@@ -414,7 +428,7 @@ def _sort_key(number: Any) -> Any:
     return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
 
 
-_LEGALIZATIONS = {
+_LEGALIZATIONS = ELEMENTWISE | {
     f"relax.arg{name}": _lower_arg_extremum(getattr(tvm.topi, name)) for name in ("max", "min")
 }
 _SORT_LEGALIZATIONS = dict.fromkeys(("relax.argsort", "relax.topk"), _lower_sort)

@@ -19,6 +19,7 @@ from chameleon_tvm.api import (
     applied,
     identifiers,
     layout_free,
+    plain_arithmetic,
     tirx,
     tvm,
     tvm_builder,
@@ -105,7 +106,7 @@ def write_metaschedule(
         operator = builders[winner.task.name].operator
         schedule = applied(SketchPlan(winner.task, operator, options), winner.config)
         record = records[winner.task.name] = _Record(winner=winner, trace=schedule.trace)
-        function = operator.prim_func()
+        function = plain_arithmetic(operator.prim_func())
         for constants in {frozenset(), operator.constants}:
             record.commit(database, layout_free(function, constants))
     if network is not None:
@@ -167,7 +168,7 @@ def write_tvmscript(
     for name, winner in zip(names, winners, strict=True):
         builder = tvm_builder(space, winner)
         program = builder.program(winner.config)
-        text = program.function.with_attr("global_symbol", "main").script()
+        text = plain_arithmetic(program.function).with_attr("global_symbol", "main").script()
         # TVM writes its own imports as comments.
         text = text.replace("# from tvm", "from tvm")
         file = folder / name

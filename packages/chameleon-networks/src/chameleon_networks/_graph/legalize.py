@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from itertools import filterfalse, permutations
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -91,48 +91,12 @@ def _tuple_fields(value: Any, emit: Any) -> list[Any]:
     return [emit(relax.TupleGetItem(value, place)) for place in range(len(value.ty.fields))]
 
 
-def _comparison(call: Any, emit: Any) -> Any:
-    """A comparison of booleans in int8, or ``!=`` of floats that is true for NaN."""
-    # LLVM has no comparison of booleans, and TVM takes ``NaN != x`` for false.
-    x, y = call.args
-    if operator_name(call) == "relax.not_equal" and "float" in str(x.ty.dtype):
-        if x.same_as(y):
-            return relax.op.isnan(x)
-        answer = call
-        for operand in filterfalse(_has_no_nan, (x, y)):
-            answer = relax.op.logical_or(emit(answer), emit(relax.op.isnan(operand)))
-        return None if answer is call else answer
-    if any(str(operand.ty.dtype) != "bool" for operand in call.args):
-        return None
-    numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
-    return with_args(call, numbers)
-
-
-def _negation(call: Any, emit: Any) -> Any:
-    """``not`` in int8, because TVM takes ``not (x > y)`` for ``x <= y``, false for NaN."""
-    if str(call.args[0].ty.dtype) != "bool":
-        return None
-    number = emit(relax.op.astype(call.args[0], INT8))
-    return relax.op.equal(number, relax.const(0, INT8))
-
-
 def _boolean_arithmetic(call: Any, _emit: Any) -> Any:
     """A sum, product or extremum of booleans as ``or`` or ``and``, because LLVM has none."""
     if str(call.ty.dtype) != "bool":
         return None
     either = operator_name(call) in {"relax.add", "relax.maximum"}
     return (relax.op.logical_or if either else relax.op.logical_and)(*call.args)
-
-
-def _product(call: Any, emit: Any) -> Any:
-    """A product with zero that is NaN for infinite factors; TVM simplifies it to zero."""
-    if "float" not in str(call.ty.dtype):
-        return _boolean_arithmetic(call, emit)
-    for x, zero in (call.args, reversed(call.args)):
-        if isinstance(zero, tvm.ir.GenericConst) and not np.asarray(array_of(zero)).any():
-            lost = relax.const(math.nan, str(call.ty.dtype))
-            return relax.op.where(emit(relax.op.isfinite(x)), zero, lost)
-    return None
 
 
 def _boolean_reduction(call: Any, emit: Any) -> Any:
@@ -261,25 +225,6 @@ def _resize_one_row(call: Any, emit: Any) -> Any:
     return relax.op.strided_slice(whole, axes, [0] * len(axes), sizes)
 
 
-def _divide(call: Any, emit: Any) -> Any:
-    """A quotient by a constant zero as a product with infinity, because TVM refuses it."""
-    dividend, divisor = call.args
-    kind = str(call.ty.dtype)
-    if "int" in kind:
-        return _divide_integers(call, emit)
-    if isinstance(dividend, tvm.ir.GenericConst) and "float" in kind:
-        number = array_of(dividend)
-        if number.size == 1 and not number.any():  # TVM computes 0 / NaN and 0 / 0 as 0
-            usual = emit(relax.op.abs(divisor) > relax.const(0, kind))
-            return relax.op.where(usual, dividend, relax.const(math.nan, kind))
-    if not isinstance(divisor, tvm.ir.GenericConst) or "float" not in kind:
-        return None
-    number = array_of(divisor)
-    if number.size != 1 or number.any():
-        return None
-    return relax.op.multiply(call.args[0], constant_of(np.copysign(np.inf, number)))
-
-
 def _divide_integers(call: Any, emit: Any) -> Any:
     """A quotient or remainder of integers that never ends the process."""
     # x86 does so at a division by 0, which becomes 1, and of the smallest number by -1.
@@ -325,37 +270,12 @@ def _hyperbolic(call: Any, emit: Any) -> Any:
     return whole if operator_name(call) == "relax.cosh" else relax.op.tanh(x) * whole
 
 
-def _propagate_nan(call: Any, emit: Any) -> Any:
-    """A maximum or minimum that is NaN if an operand is; TVM's is then the second operand."""
-    # An operand without axes becomes the first one when functions are compiled.
-    if "float" not in str(call.ty.dtype):
-        return _boolean_arithmetic(call, emit)
-    x, y = call.args
-    x_is_safe, y_is_safe = map(_has_no_nan, (x, y))
-    becomes_first = y.ty.ndim == 0
-    result = call
-    if becomes_first and not y_is_safe:
-        result = relax.op.where(relax.op.isnan(y), y, emit(result))
-    if not (x_is_safe or (becomes_first and y_is_safe)):
-        result = relax.op.where(relax.op.isnan(x), x, emit(result))
-    return None if result is call else result
-
-
-def _has_no_nan(operand: Any) -> bool:
-    """Whether an operand is a constant without NaN."""
-    if not isinstance(operand, tvm.ir.GenericConst):
-        return False
-    return not np.isnan(np.asarray(array_of(operand), np.float32)).any()
-
-
 def _atanh(call: Any, emit: Any) -> Any:
     """``atanh`` as half of ``log(1 + x) - log(1 - x)``, because TVM's loses a small x."""
     x = call.args[0]
     above, below = (_log1p(part, emit) for part in (x, emit(relax.op.negative(x))))
     return (above - below) * relax.const(0.5, str(call.ty.dtype))
 
-
-_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 _LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("relax.squeeze", "relax.expand_dims", "relax.flatten"), _reshape),
@@ -364,23 +284,20 @@ _LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.full": _full,
     "relax.astype": _bool_to_float,
     "relax.take": _take,
-    "relax.add": _boolean_arithmetic,
-    "relax.logical_not": _negation,
-    "relax.multiply": _product,
+    **dict.fromkeys(("relax.add", "relax.multiply"), _boolean_arithmetic),
     **dict.fromkeys(("relax.max", "relax.min"), _boolean_reduction),
     **dict.fromkeys(("relax.isnan", "relax.isinf"), _constant_answer(answer=False)),
     "relax.isfinite": _constant_answer(answer=True),
-    "relax.divide": _divide,
-    **dict.fromkeys(("relax.floor_divide", "relax.mod", "relax.floor_mod"), _divide_integers),
+    **dict.fromkeys(("relax.divide", "relax.floor_divide"), _divide_integers),
+    **dict.fromkeys(("relax.mod", "relax.floor_mod"), _divide_integers),
     "relax.split": lambda call, _emit: call.args[0],  # a split into one part gives no tuple
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resize_one_row),
     "relax.power": _power,
-    **dict.fromkeys(("relax.maximum", "relax.minimum"), _propagate_nan),
+    **dict.fromkeys(("relax.maximum", "relax.minimum"), _boolean_arithmetic),
     "relax.atanh": _atanh,
     "relax.scatter_elements": _scatter_elements,
     "relax.scatter_nd": _scatter_nd,
     **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gather),
     **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
-    **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }
 """Functions, by operator. Each returns the expression that replaces a call, or None."""

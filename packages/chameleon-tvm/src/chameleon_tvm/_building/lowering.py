@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 
 from chameleon_tvm._late_tvm import tirx, tvm
+from chameleon_tvm._opaque import blocks_pipeline, with_lowered_operators
 
 PLAIN_LOOPS = "chameleon-plain-loops"
 """Name of the pipeline for CPU functions without TVM's blocks. They consist of serial and parallel
@@ -43,7 +44,7 @@ def lower_function(
             buffers, with 32-bit indices.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    pipeline = plain_loops_pipeline() if plain_loops else "default"
+    pipeline = plain_loops_pipeline() if plain_loops else blocks_pipeline()
     with tvm.transform.PassContext(config=UNCHECKED):
         return tvm.compile(module, target=target, tir_pipeline=pipeline)
 
@@ -63,9 +64,10 @@ def _passes() -> tuple[object, object, object]:
         tirx.transform.StmtSimplify(),
         tirx.transform.AnnotateEntryFunc(),
         tirx.transform.MakePackedAPI(),
+        tirx.transform.BF16StorageLegalize(),
     ]
     _, host, device = tirx.get_tir_pipeline("default")
-    return tvm.transform.Sequential(passes), host, device
+    return tvm.transform.Sequential(passes), with_lowered_operators(host), device
 
 
 def separate_buffers() -> Callable[[tvm.IRModule], tvm.IRModule]:

@@ -14,6 +14,7 @@ import numpy as np
 from chameleon_core.plugin_api import ConfigError
 
 from chameleon_tvm._late_tvm import Schedule, tvm
+from chameleon_tvm._opaque import plain_arithmetic, register_operators
 from chameleon_tvm._sources import named_object
 from chameleon_tvm._words import TVM_ERRORS
 
@@ -77,6 +78,7 @@ def loaded_function(text: str) -> tvm.tirx.PrimFunc:
     ``tvm.ir.load_json`` first converts the JSON of earlier versions of TVM. That takes many times
     as long as reading it, so this function converts only what TVM cannot read.
     """
+    register_operators()
     try:
         return tvm.ir.base.from_json_graph_str(text)
     except TVM_ERRORS:
@@ -164,7 +166,8 @@ def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
     Raises:
         ConfigError: TVM cannot count the operations.
     """
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    plain = plain_arithmetic(function)
+    module = tvm.IRModule({"main": plain.with_attr("global_symbol", "main")})
     try:
         operations = float(tvm.s_tir.analysis.estimate_tir_flops(module))
     except TVM_ERRORS as error:

@@ -10,6 +10,7 @@ from chameleon_core.api import words
 from chameleon_core.plugin_api import Arrays, ConfigError, Task
 
 from chameleon_tvm._late_tvm import tvm
+from chameleon_tvm._opaque import blocks_pipeline
 from chameleon_tvm._operators.base import Operator, seeded_array
 from chameleon_tvm._operators.prim_functions import loaded_function
 from chameleon_tvm._words import TVM_ERRORS
@@ -59,7 +60,9 @@ class PrimFuncOperator(Operator):
         """The outputs of the unscheduled function, compiled for the host without optimization."""
         main = self._function.with_attr("global_symbol", "main")
         with tvm.transform.PassContext(opt_level=0):
-            executable = tvm.compile(tvm.IRModule({"main": main}), target={"kind": "llvm"}).jit()
+            module = tvm.IRModule({"main": main})
+            target, pipeline = {"kind": "llvm"}, blocks_pipeline()
+            executable = tvm.compile(module, target=target, tir_pipeline=pipeline).jit()
         outputs = [
             tvm.runtime.tensor(np.zeros(tuple(parameter["shape"]), parameter["dtype"]))
             for parameter in self.task.arguments["parameters"]

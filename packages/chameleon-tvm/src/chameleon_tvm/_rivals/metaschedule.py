@@ -21,6 +21,7 @@ from tvm.s_tir import meta_schedule as ms
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm._metaschedule.traces import trace_json
+from chameleon_tvm._opaque import plain_arithmetic
 from chameleon_tvm._operators.base import operator_of
 from chameleon_tvm._rivals.timing import pin_to_first_core
 from chameleon_tvm._spaces.sketch.packing import layout_free
@@ -118,7 +119,7 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
     """Run MetaSchedule's tuner ``ms.tune_tir`` on a task, and return times and the best kernel."""
     task = Task(**request["task"])
     operator = operator_of(task)
-    function = layout_free(operator.prim_func(), operator.constants)
+    function = layout_free(plain_arithmetic(operator.prim_func()), operator.constants)
     target = tvm_target(task.target)
     threads = int(request["threads"])
     adapted = not request["as_shipped"]

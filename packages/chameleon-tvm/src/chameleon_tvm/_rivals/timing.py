@@ -12,6 +12,7 @@ from chameleon_core.plugin_api import Task
 from chameleon_system.api import AnswerStream, CoreWatch, read_requests, usable_cores
 
 from chameleon_tvm._building.kernel import Program, TVMKernel
+from chameleon_tvm._opaque import plain_arithmetic
 from chameleon_tvm._operators.base import Operator, operator_of
 from chameleon_tvm._quick_tvm import Schedule, Trace, tvm
 from chameleon_tvm._spaces.sketch.packing import layout_free
@@ -50,7 +51,7 @@ def median_seconds(kernel: Any, cores: list[int]) -> float:
 
 def replay_trace(operator: Operator, trace: Any) -> Program:
     """The program of an operator's recorded trace, with packed inputs."""
-    schedule = Schedule(layout_free(operator.prim_func(), operator.constants))
+    schedule = Schedule(layout_free(plain_arithmetic(operator.prim_func()), operator.constants))
     Trace.apply_json_to_schedule(trace, schedule)
     result = finish_schedule(schedule)
     arrays = operator.arrange(operator.inputs())

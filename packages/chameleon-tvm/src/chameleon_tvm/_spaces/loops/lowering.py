@@ -256,6 +256,7 @@ LANES = "chameleon.vector_lanes"
 PASSES = (
     tirx.transform.ConvertSSA(),
     tirx.transform.FlattenBuffer(),
+    tirx.transform.BF16ComputeLegalize(),
     tirx.transform.NarrowDataType(32),
     tirx.transform.VectorizeLoop(),
     tirx.transform.prim_func_pass(

@@ -118,7 +118,7 @@ def default_plan(function: Any) -> LoopPlan:
 
 # -- what blocks are: their iterators, sizes, and how they read memory ----------------------
 
-_EXPENSIVE = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "sigmoid")
+_EXPENSIVE = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "sigmoid", "divide")
 """Parts of the names of functions that take many times as long as reading a number."""
 
 

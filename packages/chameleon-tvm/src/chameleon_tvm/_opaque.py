@@ -1,0 +1,321 @@
+"""Arithmetic on data, as calls that TVM does not simplify.
+
+TVM's simplifier takes floats for real numbers, and 32- and 64-bit integers for indices that never
+overflow. It would replace ``(x + c) - c`` by ``x``. The calls become arithmetic again when TVM
+generates code: in IEEE 754 without contraction, or in two's complement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import cache, partial
+from typing import Any
+
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._emit import Expr
+from chameleon_tvm._late_tvm import structural_map, tirx, tvm
+from chameleon_tvm._types import BFLOAT16, FLOAT32, INT8
+
+OPAQUE = "tirx.chameleon_"
+"""Beginning of the operators' names in TVM."""
+
+_WIDE = {"int32": "int64", "int64": "int128", "uint32": "uint64", "uint64": "uint128"}
+"""The dtypes for which TVM tells LLVM that no sum overflows, and those that hold their sums and
+products. LLVM computes what is converted back in the narrower dtype, and wraps it."""
+
+
+def opaque(name: str, *operands: Expr) -> Expr:
+    """An operation on data that TVM does not simplify.
+
+    Args:
+        name: A name of ``OPERATIONS``.
+        operands: Expressions of one dtype.
+
+    Returns:
+        An expression of bool for comparisons, else of the operands' dtype. It is rounded to that
+        dtype.
+    """
+    register_operators()
+    first = operands[0]
+    kind, compares = str(first.ty).partition("x")[0], name in _COMPARISONS
+    if kind == BFLOAT16:
+        wide = [tirx.Cast(emit.vector_dtype(FLOAT32, each), each) for each in operands]
+        result = opaque(name, *wide)
+        return result if compares else round_to_bfloat16(result)
+    dtype = emit.vector_dtype("bool" if compares else kind, first)
+    return tirx.call_intrin(dtype, OPAQUE + name, *operands)
+
+
+def round_to_bfloat16(value: Expr) -> Expr:
+    """Convert float32 to bfloat16, rounded; TVM computes with bfloat16 in float32, unrounded."""
+    register_operators()
+    rounded = tirx.call_intrin(str(value.ty), f"{OPAQUE}round", value)
+    return tirx.Cast(emit.vector_dtype(BFLOAT16, value), rounded)
+
+
+def is_opaque(value: Expr, name: str) -> bool:
+    """Whether an expression is an operation that ``opaque`` made.
+
+    Args:
+        value: The expression.
+        name: The operation's name.
+    """
+    return isinstance(value, tvm.ir.Call) and str(getattr(value.op, "name", "")) == OPAQUE + name
+
+
+# -- the operations as TVM's own nodes, which LLVM computes ----------------------------------------
+
+_FLOORED = """
+  %quotient = sdiv {type} %a, %b
+  %remainder = srem {type} %a, %b
+  %signs = xor {type} %remainder, %b
+  %differ = icmp slt {type} %signs, zeroinitializer
+  %inexact = icmp ne {type} %remainder, zeroinitializer
+  %below = and {bool} %differ, %inexact
+"""
+_FUNCTIONS = {
+    "floor_divide": f"""({{type}} %a, {{type}} %b) alwaysinline {{{{{_FLOORED}
+  %one = zext {{bool}} %below to {{type}}
+  %result = sub {{type}} %quotient, %one""",
+    "floor_modulo": f"""({{type}} %a, {{type}} %b) alwaysinline {{{{{_FLOORED}
+  %added = select {{bool}} %below, {{type}} %b, {{type}} zeroinitializer
+  %result = add {{type}} %remainder, %added""",
+    "round": """({type} %a) alwaysinline {{
+  %bits = bitcast {type} %a to {word}
+  %high = lshr {word} %bits, {n16}
+  %odd = and {word} %high, {n1}
+  %half = add {word} %odd, {n32767}
+  %sum = add {word} %bits, %half
+  %kept = and {word} %sum, {n4294901760}
+  %is_nan = fcmp uno {type} %a, %a
+  %rounded = select {bool} %is_nan, {word} {n2143289344}, {word} %kept
+  %result = bitcast {word} %rounded to {type}""",
+}
+"""LLVM IR of operations that read an operand more than once, or have a dtype that TVM lacks."""
+
+
+_WORDS = (1, 16, 0x7FFF, 0x7FC00000, 0xFFFF0000)
+"""The constants of ``round``: half of the last place less one, NaN, and the bits that are kept."""
+
+
+def _call(name: str, *operands: Expr) -> Expr:
+    """A call of one of ``_FUNCTIONS``."""
+    dtype = str(operands[0].ty)
+    return tirx.call_pure_extern(dtype, f"chameleon_{name}_{dtype}", *operands)
+
+
+def _definition(symbol: str) -> str:
+    """The LLVM IR of the function with a name that ``_call`` made."""
+    name, _, dtype = symbol.removeprefix("chameleon_").rpartition("_")
+    kind, _, lanes = dtype.partition("x")
+    number = {"float32": "float"}.get(kind) or f"i{kind.removeprefix('int')}"
+    types = {"type": number, "bool": "i1", "word": "i32"}
+    numbers = {f"n{value}": f"{value}" for value in _WORDS}
+    if lanes:
+        types = {key: f"<{lanes} x {value}>" for key, value in types.items()}
+        numbers = {key: f"splat (i32 {value})" for key, value in numbers.items()}
+    body = _FUNCTIONS[name].format(**types, **numbers)
+    return f"define {types['type']} @{symbol}{body}\n  ret {types['type']} %result\n}}\n"
+
+
+def _wrapping(node: Any, a: Expr, b: Expr) -> Expr:
+    """A sum, difference or product of integers, modulo the size of their dtype."""
+    dtype = str(a.ty)
+    wide = _WIDE.get(dtype.partition("x")[0])
+    if wide is None:
+        return node(a, b)
+    return tirx.Cast(dtype, node(emit.cast(wide, a), emit.cast(wide, b)))
+
+
+def _uncontracted(value: Expr) -> Expr:
+    """An operand of a sum, which LLVM would merge with the sum if it is a product."""
+    if not isinstance(value, tirx.Var) and not is_opaque(value, "multiply"):
+        return value
+    dtype = str(value.ty)
+    if emit.lanes_of(value) > 1:
+        return tirx.call_llvm_pure_intrin(dtype, "llvm.arithmetic.fence", value)
+    # LLVM does not vectorize loops with fences: it merges the product with a hidden zero instead.
+    zero = tirx.call_llvm_pure_intrin(dtype, "llvm.arithmetic.fence", tirx.FloatImm(dtype, -0.0))
+    return tirx.Add(value, zero)
+
+
+def _sum(node: Any) -> Callable[[Expr, Expr], Expr]:
+    def lowered(a: Expr, b: Expr) -> Expr:
+        if emit.is_float(a):
+            return node(_uncontracted(a), _uncontracted(b))
+        return _wrapping(node, a, b)
+
+    return lowered
+
+
+def _multiply(a: Expr, b: Expr) -> Expr:
+    return tirx.Mul(a, b) if emit.is_float(a) else _wrapping(tirx.Mul, a, b)
+
+
+def _positive(value: Expr) -> int | None:
+    """The value of a positive integer, or of a vector of it; None for other expressions."""
+    number = value.value if isinstance(value, tirx.Broadcast) else value
+    return int(number) if isinstance(number, tirx.IntImm) and int(number) > 0 else None
+
+
+def _power_of_two(value: Expr) -> int | None:
+    """The exponent of a power of two, or of a vector of it; None for other expressions."""
+    number = value.value if isinstance(value, tirx.Broadcast) else value
+    power = int(number) if isinstance(number, tirx.IntImm) else 0
+    return power.bit_length() - 1 if power > 0 and not power & (power - 1) else None
+
+
+def _floor_divide(a: Expr, b: Expr) -> Expr:
+    exponent = _power_of_two(b)
+    if exponent is not None:
+        return a >> emit.integer_like(exponent, a, str(a.ty).partition("x")[0])
+    return tirx.Div(a, b) if str(a.ty).startswith("uint") else _call("floor_divide", a, b)
+
+
+def _floor_modulo(a: Expr, b: Expr) -> Expr:
+    exponent = _power_of_two(b)
+    if exponent is not None:
+        return a & emit.integer_like((1 << exponent) - 1, a, str(a.ty).partition("x")[0])
+    return tirx.Mod(a, b) if str(a.ty).startswith("uint") else _call("floor_modulo", a, b)
+
+
+def _compared(node: Any) -> Callable[[Expr, Expr], Expr]:
+    def lowered(a: Expr, b: Expr) -> Expr:
+        if str(a.ty).startswith("bool"):  # TVM generates no comparison of booleans
+            a, b = emit.cast(INT8, a), emit.cast(INT8, b)
+        return node(a, b)
+
+    return lowered
+
+
+def _not_equal(a: Expr, b: Expr) -> Expr:
+    """TVM's own inequality is false for NaN."""
+    return tirx.Not(_compared(tirx.EQ)(a, b)) if emit.is_float(a) else _compared(tirx.NE)(a, b)
+
+
+_COMPARISONS = {
+    "equal": _compared(tirx.EQ),
+    "not_equal": _not_equal,
+    "less": _compared(tirx.LT),
+    "less_equal": _compared(tirx.LE),
+}
+_SUMS = {"add": _sum(tirx.Add), "subtract": _sum(tirx.Sub)}
+OPERATIONS: dict[str, Callable[..., Expr]] = {
+    **_SUMS,
+    "multiply": _multiply,
+    "product": _multiply,
+    "divide": tirx.Div,
+    "modulo": tirx.Mod,
+    "floor_divide": _floor_divide,
+    "floor_modulo": _floor_modulo,
+    "maximum": tirx.Max,
+    "minimum": tirx.Min,
+    "round": partial(_call, "round"),
+    **_COMPARISONS,
+}
+"""Functions that make TVM's nodes of an operation's operands, by name.
+
+``divide`` and ``modulo`` of integers round towards zero. ``round`` rounds float32 to bfloat16. An
+extremum is the second operand if either is NaN. Each operand occurs once in the result: TVM binds a
+variable for a value by simplifying it.
+"""
+
+
+NODES = {
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "product",
+    "Div": "divide",
+    "Mod": "modulo",
+    "FloorDiv": "floor_divide",
+    "FloorMod": "floor_modulo",
+    "Max": "maximum",
+    "Min": "minimum",
+    "EQ": "equal",
+    "NE": "not_equal",
+    "LT": "less",
+    "LE": "less_equal",
+}
+"""The operations that TVM's nodes are, by the name of their class."""
+
+
+@cache
+def register_operators() -> None:
+    """Add the operators to TVM, which must know them before it reads a function that uses them."""
+    attributes = {"TCallEffectKind": int(tirx.CallEffectKind.Pure.value), "TVectorizable": True}
+    for name in OPERATIONS:
+        tvm.ir._ffi_api.RegisterOp(OPAQUE + name, "")  # noqa: SLF001 - there is no public function
+        for key, value in {**attributes, "TScriptPrinterName": f"chameleon_{name}"}.items():
+            tvm.ir.register_op_attr(OPAQUE + name, key, value)
+
+
+def lower_opaque(function: Any) -> Any:
+    """Replace the opaque operations of a function by TVM's own nodes, after all its other passes.
+
+    Args:
+        function: A ``PrimFunc`` for LLVM. Other functions stay as they are.
+    """
+    symbols: set[str] = set()
+
+    def lowered(call: Any, names: Collection[str]) -> Any:
+        name = str(getattr(call.op, "name", ""))
+        if not name.startswith(OPAQUE) or name.removeprefix(OPAQUE) not in names:
+            return call
+        result = OPERATIONS[name.removeprefix(OPAQUE)](*_equal_types(call))
+        if isinstance(result, tvm.ir.Call) and "pure_extern" in str(result.op):
+            symbols.add(str(result.args[0].value))
+        return result
+
+    body = function.body
+    # Sums come first, because they treat products differently.
+    for names in (_SUMS, OPERATIONS):
+        body = structural_map(body, (tvm.ir.Call, partial(lowered, names=names)))
+    for symbol in sorted(symbols):
+        text = tvm.ir.StringImm(_definition(symbol))
+        body = tirx.AttrStmt(0, "pragma_import_llvm", text, body)
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def plain_arithmetic(function: Any) -> Any:
+    """Replace opaque operations by nodes that TVM knows, but simplifies wrongly.
+
+    Args:
+        function: A ``PrimFunc``.
+    """
+    nodes = {name: getattr(tirx, node) for node, name in NODES.items()}
+    nodes |= {"multiply": tirx.Mul, "round": lambda number: number}
+
+    def plain(call: Any) -> Any:
+        name = str(getattr(call.op, "name", ""))
+        known = name.startswith(OPAQUE)
+        return nodes[name.removeprefix(OPAQUE)](*call.args) if known else call
+
+    body = structural_map(function.body, (tvm.ir.Call, plain))
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _equal_types(call: Any) -> list[Expr]:
+    """The operands of an opaque operation, in one dtype; TVM narrows those that are indices."""
+    kinds = {str(each.ty).partition("x")[0] for each in (call, *call.args)} - {"bool"}
+    return [emit.cast("int64", each) for each in call.args] if len(kinds) > 1 else [*call.args]
+
+
+@cache
+def blocks_pipeline() -> str:
+    """The name of TVM's default pipeline with ``lower_opaque``, which the first call registers."""
+    name = "chameleon-blocks"
+    passes, host, device = tirx.get_tir_pipeline("default")
+    tirx.register_tir_pipeline(name, lambda: (passes, with_lowered_operators(host), device))
+    return name
+
+
+def with_lowered_operators(host: Callable[[], Any]) -> Callable[[], Any]:
+    """The passes that finish a pipeline's host functions, with ``lower_opaque`` after them."""
+
+    def passes() -> Any:
+        lower = tirx.transform.prim_func_pass(
+            lambda function, *_: lower_opaque(function), opt_level=0, name="LowerOpaque"
+        )
+        return tvm.transform.Sequential([host(), lower])
+
+    return passes
