@@ -331,6 +331,9 @@ def _propagate_nan(call: Any, emit: Any) -> Any:
     if "float" not in str(call.ty.dtype):
         return _boolean_arithmetic(call, emit)
     x, y = call.args
+    for operand in (x, y):
+        if isinstance(operand, tvm.ir.GenericConst) and np.isnan(array_of(operand)).all():
+            return relax.op.broadcast_to(operand, call.ty.shape)
     x_is_safe, y_is_safe = map(_has_no_nan, (x, y))
     becomes_first = y.ty.ndim == 0
     result = call
@@ -339,6 +342,17 @@ def _propagate_nan(call: Any, emit: Any) -> Any:
     if not (x_is_safe or (becomes_first and y_is_safe)):
         result = relax.op.where(relax.op.isnan(x), x, emit(result))
     return None if result is call else result
+
+
+def _leaky_relu(call: Any, emit: Any) -> Any:
+    """A ReLU without a leak, which is NaN for NaN and, like a product, for negative infinity."""
+    if float(call.attrs.alpha):
+        return None
+    x, kind = call.args[0], str(call.ty.dtype)
+    zero, infinity, nan = (relax.const(number, kind) for number in (0.0, math.inf, math.nan))
+    finite = emit(emit(relax.op.abs(x)) < infinity)
+    below = emit(relax.op.where(finite, zero, nan))
+    return relax.op.where(emit(x > zero), x, below)
 
 
 def _has_no_nan(operand: Any) -> bool:
@@ -377,6 +391,7 @@ _LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.power": _power,
     **dict.fromkeys(("relax.maximum", "relax.minimum"), _propagate_nan),
     "relax.atanh": _atanh,
+    "relax.nn.leakyrelu": _leaky_relu,
     "relax.scatter_elements": _scatter_elements,
     "relax.scatter_nd": _scatter_nd,
     **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gather),
