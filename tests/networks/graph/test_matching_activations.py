@@ -98,10 +98,39 @@ def _bounded(bound):
     return lambda _, x: op.clip(x, 0, bound)
 
 
+def _threshold(least):
+    """As ``ThresholdedRelu`` of ONNX."""
+    return lambda emit, x: op.where(emit(op.greater(x, _number(least))), x, _number(0.0))
+
+
+def _mask(emit, x):
+    chosen = emit(op.where(emit(op.greater(x, _number(1e-3))), _number(1.0), _number(0.0)))
+    return op.multiply(x, chosen)
+
+
+def _scaled_threshold(emit, x):
+    """The threshold, one 200th, is no constant."""
+    over = emit(op.greater(emit(op.multiply(x, _number(200.0))), _number(1.0)))
+    return op.where(over, x, _number(0.0))
+
+
+def _hundredths(emit, x):
+    whole = emit(op.floor(emit(op.add(emit(op.multiply(x, _number(100.0))), _number(0.5)))))
+    return op.nn.relu(emit(op.divide(whole, _number(100.0))))
+
+
+def _late_threshold(emit, x):
+    """Hard swish, but for the numbers around one of its bounds."""
+    below = emit(op.less(x, _number(2.999)))
+    return op.where(below, emit(_hardswish(emit, x)), x)
+
+
+THRESHOLDS = [_threshold(0.005), _threshold(1e-30), _threshold(-1e-12)]
+THRESHOLDS += [_mask, _scaled_threshold, _hundredths, _late_threshold]
 BOUNDS = [_below(1e-7), _below(1e-12), _shifted, _bounded(5.999999), _bounded(255)]
 
 
-@pytest.mark.parametrize("build", BOUNDS)
+@pytest.mark.parametrize("build", BOUNDS + THRESHOLDS)
 def test_small_and_large_bounds_are_no_rounding(build):
     [fusion] = find_fusions(prepare_module(_network(build), "NHWC"))
     assert fusion.spec.activation == "none"

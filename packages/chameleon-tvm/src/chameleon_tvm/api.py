@@ -97,9 +97,19 @@ if TYPE_CHECKING:
     from chameleon_tvm._spaces.loops.hiding import hide_arithmetic
     from chameleon_tvm._spaces.loops.lowering import LANES, loops_of
     from chameleon_tvm._spaces.loops.partial_sums import REFUSED, begun, keeping_nan
-    from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
+    from chameleon_tvm._spaces.loops.schedule import (
+        LoopPlan,
+        default_plan,
+        reduces_contiguous,
+        scheduled,
+    )
     from chameleon_tvm._spaces.loops.template import KIND, plan_of
-    from chameleon_tvm._spaces.loops.trees import structural_equal, structural_hash, structural_map
+    from chameleon_tvm._spaces.loops.trees import (
+        find_nodes,
+        structural_equal,
+        structural_hash,
+        structural_map,
+    )
     from chameleon_tvm._spaces.options import AutoOptions
     from chameleon_tvm._spaces.sketch.options import SketchOptions
     from chameleon_tvm._spaces.sketch.packing import layout_free

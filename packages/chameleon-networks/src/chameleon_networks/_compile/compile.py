@@ -69,6 +69,7 @@ from chameleon_networks._compile.sequence.view_candidates import (
     mark_view_candidates,
     select_view_candidates,
 )
+from chameleon_networks._compile.sums import NORMALIZATIONS, widen_accumulators
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.relax_utils import map_elements, relax, tvm, with_args
 
@@ -210,6 +211,7 @@ def lower_and_fuse(module: Any) -> Any:
         _hide_arithmetic,
         passes.RewriteDataflowReshape(),
         passes.DeadCodeElimination(),
+        widen_accumulators,
     ):
         module = module_pass(module)
     return module
@@ -432,5 +434,5 @@ _LEGALIZATIONS = ELEMENTWISE | {
     f"relax.arg{name}": _lower_arg_extremum(getattr(tvm.topi, name)) for name in ("max", "min")
 }
 _SORT_LEGALIZATIONS = dict.fromkeys(("relax.argsort", "relax.topk"), _lower_sort)
-_LEGALIZATIONS |= _SORT_LEGALIZATIONS
+_LEGALIZATIONS |= _SORT_LEGALIZATIONS | NORMALIZATIONS
 """Functions that lower an operator, by its name."""

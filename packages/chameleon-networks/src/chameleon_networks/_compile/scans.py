@@ -63,7 +63,9 @@ def _scan(
     across, width = (outer, ROW_SCANS) if inner == 1 else (inner, INNER_SCANS)
 
     def part(start: int, width: int, parts: int) -> Any:
-        sums = emit.buffer("sums", [width], dtype=dtypes[1])
+        # As in torch, the error of a sum of float32 must not grow with its number of terms.
+        wide = "float64" if dtypes[1] == "float32" else dtypes[1]
+        sums = emit.buffer("sums", [width], dtype=wide)
 
         def scans(row: Any) -> Any:
             def place(step: Any, at: Any) -> list[Any]:
@@ -71,15 +73,16 @@ def _scan(
                 return [number, step, 0] if inner == 1 else [row // parts, step, number]
 
             def clear(at: Any) -> Any:
-                return emit.store(sums, [at], tirx.const(identity, dtypes[1]))
+                return emit.store(sums, [at], tirx.const(identity, wide))
 
             def step_of_each(step: Any) -> Any:
                 def add(at: Any) -> Any:
-                    number = emit.load(data, place(step, at)).astype(dtypes[1])
+                    number = emit.load(data, place(step, at)).astype(dtypes[1]).astype(wide)
                     return emit.store(sums, [at], kind(emit.load(sums, [at]), number))
 
                 def write(at: Any) -> Any:
-                    return emit.store(result, place(step, at), emit.load(sums, [at]))
+                    total = emit.load(sums, [at]).astype(dtypes[1])
+                    return emit.store(result, place(step, at), total)
 
                 order = (write, add) if exclusive else (add, write)
                 return emit.sequence([emit.loop("at", width, body) for body in order])

@@ -6,7 +6,7 @@ Relax's ``FoldConstant`` compiles a function for each of them, which takes far l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,12 @@ def _reduce(call: Any, value: Array) -> Array:
     over = None if axes is None else tuple(int(axis) for axis in axes)
     name = operator_name(call).removeprefix("relax.")
     reduce = np.var if name == "variance" else getattr(np, name)
-    return np.asarray(reduce(value, axis=over, keepdims=bool(call.attrs.keepdims)))
+    return np.asarray(reduce(_widened(value), axis=over, keepdims=bool(call.attrs.keepdims)))
+
+
+def _widened(value: Array) -> Array:
+    """Floating-point numbers in float64, in which sums of many terms stay accurate."""
+    return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 
 def _normalize(call: Any, value: Array, *factors: Array) -> Array:
@@ -167,7 +172,7 @@ def _normalize(call: Any, value: Array, *factors: Array) -> Array:
 def _cumsum(call: Any, value: Array) -> Array | None:
     if bool(call.attrs.exclusive) or call.attrs.axis is None:
         return None
-    return np.cumsum(value, axis=int(call.attrs.axis))
+    return np.cumsum(_widened(value), axis=int(call.attrs.axis))
 
 
 _EVALUATORS: dict[str, Evaluate] = {
@@ -259,14 +264,15 @@ def shared_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
     return matrices[0] if (matrices == matrices[:1]).all() else None
 
 
-def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
+def evaluate(call: Any, known: Mapping[Any, Array]) -> Array | None:
     """The value of a call on constants and evaluated variables, or None if it is not supported."""
     evaluated = _EVALUATORS.get(operator_name(call))
-    result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))
+    result = None if evaluated is None else evaluated(call, lambda value: known_value(value, known))
     return None if result is None else np.asarray(result)
 
 
-def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
+def known_value(argument: Any, known: Mapping[Any, Array]) -> Array | None:
+    """The value of an argument that is a constant or an evaluated variable, or None."""
     if isinstance(argument, tvm.ir.GenericConst):
         return array_of(argument)
     if isinstance(argument, relax.Var):

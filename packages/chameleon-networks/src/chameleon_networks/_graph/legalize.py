@@ -270,6 +270,17 @@ def _hyperbolic(call: Any, emit: Any) -> Any:
     return whole if operator_name(call) == "relax.cosh" else relax.op.tanh(x) * whole
 
 
+def _leaky_relu(call: Any, emit: Any) -> Any:
+    """A ReLU without a leak, which is NaN for NaN and, like a product, for negative infinity."""
+    if float(call.attrs.alpha):
+        return None
+    x, kind = call.args[0], str(call.ty.dtype)
+    zero, infinity, nan = (relax.const(number, kind) for number in (0.0, math.inf, math.nan))
+    finite = emit(emit(relax.op.abs(x)) < infinity)
+    below = emit(relax.op.where(finite, zero, nan))
+    return relax.op.where(emit(x > zero), x, below)
+
+
 def _atanh(call: Any, emit: Any) -> Any:
     """``atanh`` as half of ``log(1 + x) - log(1 - x)``, because TVM's loses a small x."""
     x = call.args[0]
@@ -295,6 +306,7 @@ _LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.power": _power,
     **dict.fromkeys(("relax.maximum", "relax.minimum"), _boolean_arithmetic),
     "relax.atanh": _atanh,
+    "relax.nn.leakyrelu": _leaky_relu,
     "relax.scatter_elements": _scatter_elements,
     "relax.scatter_nd": _scatter_nd,
     **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gather),

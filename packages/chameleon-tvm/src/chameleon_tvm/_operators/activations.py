@@ -10,7 +10,7 @@ import numpy as np
 from chameleon_tvm._emit import Expr, constant_like
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.activation_arrays import ARRAYS, SELU_SCALE, SELU_SLOPE, Exact
-from chameleon_tvm._operators.elementary import erf, exp, sigmoid, tanh
+from chameleon_tvm._operators.elementary import erf, exp, expm1, sigmoid, tanh
 from chameleon_tvm._operators.spec import slope_of
 
 _SQRT_HALF = math.sqrt(0.5)
@@ -48,7 +48,7 @@ def _hardsigmoid(x: Expr) -> Expr:
 
 def _expm1_below_zero(x: Expr) -> Expr:
     """``exp(x) - 1`` for x below zero, else zero."""
-    return exp(tirx.min(constant_like(0.0, x), x)) - constant_like(1.0, x)
+    return expm1(tirx.min(constant_like(0.0, x), x))
 
 
 def _mish(x: Expr) -> Expr:

@@ -81,6 +81,16 @@ def exp(x: Expr) -> Expr:
     The result is 0 below the least normal number. NaN stays NaN, because the bounds are the first
     operands of ``max`` and ``min``.
     """
+    return _from_power(x, lambda scale, rest: scale * (rest + constant_like(1.0, x)))
+
+
+def expm1(x: Expr) -> Expr:
+    """e^x - 1 for x of at most 0, without the cancellation of a small x."""
+    return _from_power(x, lambda scale, rest: scale * rest + (scale - constant_like(1.0, x)))
+
+
+def _from_power(x: Expr, result: Callable[[Expr, Expr], Expr]) -> Expr:
+    """A function of a power of two and of e^r - 1, if e^x is the power times e^r."""
 
     def from_clamped(clamped: Expr) -> Expr:
         power = tirx.floor(clamped * constant_like(_LOG2_E, x) + constant_like(0.5, x))
@@ -94,14 +104,10 @@ def exp(x: Expr) -> Expr:
         exponent = tirx.Cast(vector_dtype("int32", x), power) + integer_like(_EXPONENT_BIAS, x)
         shifted = exponent << integer_like(_FRACTION_BITS, x)
         scale = tirx.reinterpret(vector_dtype("float32", x), shifted)
-        return _let(remainder, lambda remainder: scale * from_remainder(remainder))
+        return _let(remainder, lambda remainder: result(scale, from_remainder(remainder)))
 
     def from_remainder(remainder: Expr) -> Expr:
-        return (
-            polynomial(_EXP_COEFFICIENTS, remainder) * remainder * remainder
-            + remainder
-            + constant_like(1.0, x)
-        )
+        return polynomial(_EXP_COEFFICIENTS, remainder) * remainder * remainder + remainder
 
     return _let(tirx.max(constant_like(_MIN_ARGUMENT, x), x), from_clamped)
 

@@ -72,11 +72,12 @@ def _clamp(call: TorchCall) -> Any:
     if "int" not in call.dtype and all(
         value is None or isinstance(value, int | float) for value in (low, high)
     ):
-        least = -math.inf if low is None else float(low)
-        return op.clip(x, least, math.inf if high is None else float(high))
+        least, most = -math.inf if low is None else low, math.inf if high is None else high
+        if least <= most:  # TVM would exchange bounds that are not in order
+            return op.clip(x, float(least), float(most))
     for bound, operator in ((low, op.maximum), (high, op.minimum)):
         if bound is not None:
-            x = operator(x, call.tensor(bound, call.dtype))
+            x = call.emit(operator(x, call.tensor(bound, call.dtype)))
     return x
 
 
@@ -125,6 +126,17 @@ def _cumulative(operator: Any, call: TorchCall) -> Any:
     return operator(*call.operands(1), call.argument(1, "dim"), call.dtype)
 
 
+def _variance(call: TorchCall) -> Any:
+    """``var``, divided once; TVM's importer scales the mean of the squares, which rounds again."""
+    x, shape = call.value(0), extents(call.value(0))
+    correction, keep = call.argument(2, "correction"), bool(call.argument(3, "keepdim"))
+    axes = call.argument(1, "dim") or [*range(len(shape))]
+    count = math.prod(shape[axis] for axis in axes) - (1 if correction is None else correction)
+    distance = call.emit(x - call.emit(op.mean(x, axes, True)))
+    total = call.emit(op.sum(call.emit(distance * distance), axes, keep))
+    return total / relax.const(float(max(count, 0)), call.dtype)
+
+
 def _group_norm(call: TorchCall) -> Any:
     """``native_group_norm``, also without scale and shift."""
     x = call.value(0)
@@ -169,5 +181,6 @@ CONVERTERS: dict[str, Converter] = {
     "cumsum.default": partial(_cumulative, op.cumsum),
     "cumprod.default": partial(_cumulative, op.cumprod),
     "native_group_norm.default": _group_norm,
+    "var.correction": _variance,
 }
 """Converters by the name of the operator."""

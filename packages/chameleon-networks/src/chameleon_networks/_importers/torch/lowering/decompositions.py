@@ -420,6 +420,53 @@ def _angle(x: Any) -> Any:
     return torch.where(x < 0, math.pi, torch.where(x.isnan(), x, 0.0))
 
 
+def _wrapping_remainder(x: Any, y: Any) -> tuple[Any, Any]:
+    """The exact remainder with the sign of x, and whether the sign of y differs."""
+    rest = torch.fmod(x, y)
+    return rest, ((rest > 0) & (y < 0)) | ((rest < 0) & (y > 0))
+
+
+def _floats(x: Any, y: Any) -> tuple[Any, Any] | None:
+    """Two operands as floating-point tensors, or None if their quotient is an integer."""
+    dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        return None
+    y = y if isinstance(y, torch.Tensor) else torch.full((), y, dtype=dtype)
+    return x.to(dtype), y.to(dtype)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """``remainder``; TVM's rounds the quotient, which is wrong if the quotient is large."""
+    operands = _floats(x, y)
+    if operands is None:
+        return NotImplemented
+    rest, wraps = _wrapping_remainder(*operands)
+    return torch.where(wraps, rest + operands[1], rest)
+
+
+def _floor_divide(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Any:
+    """``floor_divide`` by the exact remainder, as in torch and Python."""
+    operands = _floats(x, y)
+    if operands is None or rounding_mode != "floor":
+        return NotImplemented
+    x, y = operands
+    rest, wraps = _wrapping_remainder(x, y)
+    quotient = (x - rest) / y - wraps.to(x.dtype)
+    whole = quotient.floor()
+    whole = torch.where(quotient - whole > 0.5, whole + 1, whole)  # noqa: PLR2004 - it rounds
+    whole = torch.where(quotient == 0, torch.trunc(x / y), whole)
+    return torch.where(y == 0, x / y, whole)
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    """``hypot``, scaled so that no square overflows or vanishes; infinite even beside NaN."""
+    x, y = x.abs(), y.abs()
+    most, least = torch.maximum(x, y), torch.minimum(x, y)
+    ratio = least / torch.where(most == 0, 1.0, most)
+    infinite = (x == math.inf) | (y == math.inf)
+    return torch.where(infinite, math.inf, most * torch.sqrt(1 + ratio * ratio))
+
+
 def _histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
     """``histc``: counts of numbers in equal intervals, of which the last includes its end."""
     if not x.numel():
@@ -529,7 +576,11 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ),
     _ATEN.expm1.default: lambda x: torch.tanh(x / 2) * (torch.exp(x) + 1),
     _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
-    _ATEN.hypot.default: lambda x, y: torch.sqrt(x * x + y * y),
+    _ATEN.hypot.default: _hypot,
+    **dict.fromkeys((_ATEN.remainder.Tensor, _ATEN.remainder.Scalar), _remainder),
+    _ATEN.remainder.Scalar_Tensor: lambda x, y: torch.full_like(y, x).remainder(y),
+    _ATEN.floor_divide.default: _floor_divide,
+    **dict.fromkeys((_ATEN.div.Tensor_mode, _ATEN.div.Scalar_mode), _floor_divide),
 }
 """Functions of torch that are traced instead of an operator, by operator."""
 

@@ -1,0 +1,187 @@
+"""Sums and normalizations are as accurate as torch's, and functions have torch's special values."""
+
+import math
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from chameleon_networks._backends.onnx_networks import prepare
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
+from chameleon_networks._importers.torch.programs import export_module
+from torch.nn import functional as F  # noqa: N812 - as everywhere
+
+from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
+from .networks import arrays
+from .torch_networks import Of
+
+REDUCTIONS = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "variance": torch.var,
+    "deviation": lambda x, axes: torch.std(x, axes, correction=0),
+    "norm": lambda x, axes: torch.linalg.vector_norm(x, 2, axes),
+    "log of sum": torch.logsumexp,
+}
+"""Functions of a tensor and the axes over which they reduce."""
+
+NORMS = {
+    "layer": lambda x: F.layer_norm(x, x.shape[2:]),
+    "group": lambda x: F.group_norm(x, 2),
+    "instance": F.instance_norm,
+    "batch": lambda x: F.batch_norm(x, None, None, training=True),
+    "root mean square": lambda x: F.rms_norm(x, x.shape[2:]),
+    "softmax": lambda x: x.softmax(1),
+}
+
+MEANS = (0.0, 1.0, 100.0, 1e4)
+CONSTANTS = (7.3, 255.0, 1000.3)
+
+
+def _compiled(folder, functions, example):
+    """Functions of one tensor as one network."""
+    network = Of(lambda x: [function(x) for function in functions.values()])
+    module = torch_graph(export_module(network, (example,), "accuracy").program).module
+    return network, deliverer(folder)(module).run
+
+
+def _inaccurate(folder, functions, shape):
+    """Functions whose error is above twice that of torch and two units of the largest number."""
+    torch.manual_seed(0)
+    numbers = torch.randn(shape)
+    inputs = {f"mean {mean}": numbers + mean for mean in MEANS}
+    inputs["deviation 100"] = numbers * 100
+    inputs |= {f"constant {number}": torch.full(shape, number) for number in CONSTANTS}
+    network, run = _compiled(folder, functions, numbers)
+    faults = {}
+    for kind, x in inputs.items():
+        largest = np.spacing(np.float32(x.abs().max()))
+        both = arrays(network(x)), arrays(network(x.double()))
+        for name, got, torchs, exact in zip(functions, run(x.numpy()), *both, strict=True):
+            error, theirs = (np.abs(numbers - exact).max() for numbers in (got, torchs))
+            if not error <= max(2 * theirs, 2 * largest):
+                faults[name, kind] = error, theirs
+    return faults
+
+
+def _over_axes(rank):
+    """The reductions over each axis, over pairs of axes, and over all."""
+    groups = [[axis] for axis in range(rank)] + [[*range(end)] for end in range(2, rank + 1)]
+    return {
+        f"{name} {axes}": lambda x, reduce=reduce, axes=axes: reduce(x, axes)
+        for name, reduce in REDUCTIONS.items()
+        for axes in groups
+    }
+
+
+@pytest.mark.parametrize("shape", [(3000,), (1100, 37), (40, 30, 33)])
+def test_reductions_are_as_accurate_as_torch(tmp_path, shape):
+    assert _inaccurate(tmp_path, _over_axes(len(shape)), shape) == {}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shape", [(10_000_000,), (300_000, 20), (20, 300_000), (30, 3000, 30)])
+def test_long_reductions_are_as_accurate_as_torch(tmp_path, shape):
+    assert _inaccurate(tmp_path, _over_axes(len(shape)), shape) == {}
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 33, 33), (3, 4, 1000)])
+def test_normalizations_are_as_accurate_as_torch(tmp_path, shape):
+    assert _inaccurate(tmp_path, NORMS, shape) == {}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shape", [(1, 4, 1000, 1000), (2, 64, 100, 100)])
+def test_long_normalizations_are_as_accurate_as_torch(tmp_path, shape):
+    assert _inaccurate(tmp_path, NORMS, shape) == {}
+
+
+def test_an_image_in_channels_last_is_normalized_as_accurately(tmp_path):
+    """The sums of a channel are then apart in memory."""
+    torch.manual_seed(0)
+    layer = torch.nn.Conv2d(3, 6, 1)
+    network = torch.nn.Sequential(layer, torch.nn.GroupNorm(2, 6), torch.nn.InstanceNorm2d(6))
+    layer.bias.data += 1000
+    x = torch.randn(1, 3, 70, 70)
+    module = torch_graph(export_module(network.eval(), (x,), "image").program).module
+    with torch.no_grad():
+        [wanted, exact] = [arrays(network.to(x.dtype)(x))[0] for x in (x, x.double())]
+    got = deliverer(tmp_path)(module, layout="NHWC").run(x.numpy())
+    assert np.abs(got - exact).max() <= 2 * np.abs(wanted - exact).max()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_sums_are_those_of_torch(tmp_path, axis):
+    torch.manual_seed(0)
+    x = torch.rand(16_000, 3) * 0.2
+    x = x if axis == 0 else x.T.contiguous()
+    functions = {
+        "sum": lambda x: x.cumsum(axis),
+        "phase": lambda x: torch.sin(x.cumsum(axis)),
+        "product": lambda x: (1 + 1e-4 * x).cumprod(axis),
+    }
+    network, run = _compiled(tmp_path, functions, x)
+    for got, wanted in zip(run(x.numpy()), arrays(network(x)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-7, atol=2e-7)
+
+
+NUMBERS = (
+    *(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1e-8, -1e-8, 3e38, -3e38, math.inf, -math.inf, math.nan),
+    *(7.3, -7.3, 1e9, -1e9, 123456789.0, 3e8, 0.1, 20.0, -20.0),
+)
+OTHERS = (7.0, 11.0, 0.1, -0.1, math.inf, -math.inf, math.nan, 0.0, 3e38)
+
+FUNCTIONS = {
+    **{
+        f"leaky {slope}": lambda x, _, slope=slope: F.leaky_relu(x, slope)
+        for slope in (0.01, 0.0, -0.5, 2.0)
+    },
+    **{
+        f"clamp {bounds}": lambda x, _, bounds=bounds: x.clamp(*bounds)
+        for bounds in ((1.0, -1.0), (math.nan, 1.0), (0.0, math.nan), (None, 0.5), (-1.0, 1.0))
+    },
+    "largest": lambda x, _: torch.clamp_max(x, math.nan),
+    "remainder": torch.remainder,
+    "remainder of 7": lambda x, _: x % 7.0,
+    "remainder of -7": lambda x, _: x % -7.0,
+    "remainder of infinity": lambda x, _: x % math.inf,
+    "remainder of a number": lambda _, y: 5.0 % y,
+    "quotient": lambda x, y: x // y,
+    "quotient of a number": lambda x, _: x // 0.1,
+    "rounded quotient": lambda x, _: torch.div(x, -0.1, rounding_mode="floor"),
+    "hypot": torch.hypot,
+    "small numbers": lambda x, _: torch.expm1(x) + torch.log1p(x) + F.elu(x),
+}
+
+
+def test_functions_have_torchs_special_values(tmp_path):
+    x, y = (torch.tensor(numbers) for numbers in (NUMBERS, OTHERS))
+    x, y = x.repeat(len(y)), y.repeat_interleave(len(x))
+    # Torch has no remainder if the quotient overflows.
+    keep = ~((x / y).isinf() & (y != 0) & x.isfinite())
+    x, y = x[keep], y[keep]
+    network = Of(lambda x, y: [function(x, y) for function in FUNCTIONS.values()])
+    module = torch_graph(export_module(network, (x, y), "special").program).module
+    got = deliverer(tmp_path)(module).run(x.numpy(), y.numpy())
+    for name, ours, wanted in zip(FUNCTIONS, got, arrays(network(x, y)), strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=2e-6, err_msg=name)
+
+
+def test_onnx_normalizes_numbers_far_from_zero():
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        net (float[1, 6, 33, 33] x) => (float[1, 6, 33, 33] a, float[1, 6, 33, 33] b,
+                                         float[1, 6, 33, 33] c)
+            <float[6] one = {1, 1, 1, 1, 1, 1}, float[6] zero = {0, 0, 0, 0, 0, 0}> {
+            a = GroupNormalization <num_groups = 2> (x, one, zero)
+            b = InstanceNormalization (x, one, zero)
+            c, mean, variance = BatchNormalization <training_mode = 1> (x, one, zero, zero, one)
+        }""")
+    network = prepare(model)
+    x = np.random.default_rng(0).standard_normal((1, 6, 33, 33)).astype(np.float32) + 1000
+    both = network.run(x), network.run(np.full_like(x, 1000.3))
+    for groups, *got in zip((2, 6, 6), *both, strict=True):
+        wide = x.reshape(groups, -1).astype(np.float64)
+        apart = wide - wide.mean(1, keepdims=True)
+        wanted = (apart / np.sqrt(wide.var(1, keepdims=True) + 1e-5)).reshape(x.shape)
+        np.testing.assert_allclose(got[0], wanted, atol=1e-4)
+        np.testing.assert_array_equal(got[1], 0)
