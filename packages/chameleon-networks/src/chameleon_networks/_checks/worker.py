@@ -59,16 +59,16 @@ log = structlog.get_logger()
 
 
 class Reference:
-    """The outputs of a network's first framework, computed in a thread while TVM compiles.
+    """The outputs of a network's first reference that runs, computed while TVM compiles.
 
     Attributes:
-        expected: The framework's outputs. None before ``wait``, or if the framework is not
-            installed.
+        name: The name of the reference; before ``wait``, of the one that is tried first.
+        expected: The reference's outputs. None before ``wait``, or if no reference is installed.
         seconds: Seconds of one inference, measured in ``wait`` while nothing else runs.
     """
 
     def __init__(self, network: ImportedNetwork, threads: int) -> None:
-        self.name: str = network.frameworks[0]
+        self.name: str = network.references[0]
         self.expected: Expected | None = None
         self.seconds = math.inf
         self._samples = samples_of(network.samples)
@@ -90,7 +90,7 @@ class Reference:
         if self.expected is not None:
             return
         try:
-            run, answers = self._asked.result()
+            self.name, run, answers = self._asked.result()
             *others, again = self._pool.submit(self._timed, run).result()
         except ImportError:
             return
@@ -98,7 +98,8 @@ class Reference:
         except Exception as error:
             raise ConfigError(
                 f"{self.name} cannot run the network on random inputs: {first_line(error)}",
-                hint="Nothing could be checked against it; call the network by hand.",
+                hint="Nothing could be checked against it; call the network by hand. With "
+                "`check: false` it is delivered unverified.",
             ) from error
         check_finite(self.name, [answers])
         problem = compare_outputs(again, answers).problem
@@ -117,9 +118,17 @@ class Reference:
                 ReferenceOutputs(reference=self.name, outputs=outputs), self._samples
             )
 
-    def _answers(self) -> tuple[Any, Arrays]:
-        run = self._network.framework(self.name, self._threads)
-        return run, run(_copies(self.inputs))
+    def _answers(self) -> tuple[str, Any, Arrays]:
+        """The first reference that runs, with its name and outputs; else the first one's error."""
+        problems: list[Exception] = []
+        for name in self._network.references:
+            try:
+                run = self._network.framework(name, self._threads)
+                return name, run, run(_copies(self.inputs))
+            except Exception as error:  # noqa: BLE001 - of any class, by the user's code
+                log.warning("network_not_run", by=name, problem=first_line(error))
+                problems.append(error)
+        raise next((one for one in problems if not isinstance(one, ImportError)), problems[0])
 
     def _timed(self, run: Any) -> list[Arrays]:
         """The outputs for other inputs, then those for the same inputs again."""
@@ -134,7 +143,7 @@ class Reference:
     def _exact(self) -> list[Arrays] | None:
         """The outputs in float64, or for perturbed inputs; None if they cannot be computed."""
         if self._network.has_quantized_activations:
-            run, _ = self._asked.result()
+            _, run, _ = self._asked.result()
             return [run(perturbed(_copies(self.inputs)))]
         exact = self._network.exact
         if exact is None:

@@ -34,5 +34,5 @@ def command(
     """
     from chameleon_networks._commands.compiling import compile_run, show  # noqa: PLC0415 - --help is quick
 
-    result = compile_run(folder, output, max_error, trust_source=trust_source)
-    show(folder, result, as_json=as_json)
+    result, verified = compile_run(folder, output, max_error, trust_source=trust_source)
+    show(folder, result, as_json=as_json, verified=verified)

@@ -25,7 +25,11 @@ from chameleon_networks._commands import runs
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation import verify
-from chameleon_networks._evaluation.processes import delivered_process, framework_process
+from chameleon_networks._evaluation.processes import (
+    delivered_process,
+    framework_process,
+    reference_process,
+)
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
@@ -169,15 +173,15 @@ class Comparison:
 
     def of(self, samples: Sequence[verify.Sample]) -> Verification:
         """Compare the delivered network's outputs with its framework's outputs for some samples."""
-        reference = self.network.frameworks[0]
         inputs = [sample.inputs for sample in samples]
-        with framework_process(self.network, reference, threads=self.threads) as process:
+        with reference_process(self.network, inputs[0], threads=self.threads) as process:
+            reference = process.name
             answers = [process.outputs(arrays) for arrays in inputs]
         with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
             given = [sample.run(ours.outputs) for sample in samples]
         wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=True)]
         errors = _errors(given, wanted)
-        tolerance = self._tolerance(float(errors.max()), inputs, answers)
+        tolerance = self._tolerance(reference, float(errors.max()), inputs, answers)
         outputs = tuple(
             OutputError(
                 shape=array.shape,
@@ -196,7 +200,7 @@ class Comparison:
         )
 
     def _tolerance(
-        self, error: float, inputs: Sequence[Arrays], answers: Sequence[Arrays]
+        self, reference: str, error: float, inputs: Sequence[Arrays], answers: Sequence[Arrays]
     ) -> float:
         """The error that the delivery allowed, or more if the framework rounds by more."""
         allowed = self.manifest["verification"]["tolerance"]
@@ -204,7 +208,7 @@ class Comparison:
         if error <= allowed or error > verify.LARGEST_TOLERANCE or self._is_reduced:
             return allowed
         rounded = self.network.has_quantized_activations
-        name = self.network.frameworks[0] if rounded else self.network.exact
+        name = reference if rounded else self.network.exact
         if name is None:
             return allowed
         try:

@@ -94,11 +94,14 @@ def verified(
         max_relative_error=verdict.max_relative_error,
         reference=reference,
         reference_day=None if settled.answered else steps.answers.day,
+        unverified=steps.baselines.unverified,
         layout=LayoutResult(**settled.choice.to_json()),
         unmeasured=steps.unmeasured(),
     )
     if staged is None or verdict.problem is not None:
         return None, attrs.evolve(result, failure=steps.explain_failure(verdict))
+    if result.unverified is not None:
+        log.warning("network_not_verified", why=result.unverified)
     if steps.expected.conditioning is not None:
         why = steps.expected.conditioning.sentence(reference)
         result = attrs.evolve(result, conditioning=why)
@@ -109,7 +112,10 @@ def verified(
         result = attrs.evolve(result, own_precision=own, failure=failure)
         if failure:
             return None, result
-    fields = ("reference", "reference_day", "max_relative_error", "conditioning", "own_precision")
+    fields = (
+        *("reference", "reference_day", "unverified"),
+        *("max_relative_error", "conditioning", "own_precision"),
+    )
     verification = {
         "samples": SAMPLES,
         "tolerance": steps.expected.tolerance,

@@ -175,6 +175,12 @@ class ImportedNetwork(ABC):
         """Names of the frameworks that can run the network on this machine, the reference first."""
 
     @property
+    def references(self) -> tuple[str, ...]:
+        """Names of the implementations that can verify the network, the preferred one first."""
+        # A torch network is defined by torch: no other framework replaces it.
+        return self.frameworks[:1]
+
+    @property
     def exact(self) -> str | None:
         """The argument ``name`` with which ``framework`` computes in float64; None if it cannot."""
         return None

@@ -282,6 +282,11 @@ class OnnxNetwork(ImportedNetwork):
         return (inference.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
 
     @property
+    def references(self) -> tuple[str, ...]:
+        first, *others = self.frameworks
+        return (first, inference.ONNX_REFERENCE, *others)
+
+    @property
     def left_out(self) -> Mapping[str, str]:
         return inference.left_out(inference.OPENVINO)
 
@@ -300,6 +305,8 @@ class OnnxNetwork(ImportedNetwork):
         return inference.onnx_session(content, threads=1, fused=False)(inputs)
 
     def framework(self, name: str, threads: int) -> inference.Network:
+        if name == inference.ONNX_REFERENCE:
+            return inference.onnx_evaluator(self.options.source)
         if name != inference.ONNXRUNTIME_FLOAT32:
             return super().framework(name, threads)
         content = models.onnx_as_qdq(self.options.source)

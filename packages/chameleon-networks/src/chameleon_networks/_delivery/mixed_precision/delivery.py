@@ -395,6 +395,7 @@ class _TypedDelivery:
         if best is not None:
             manifest["verification"] = {
                 "reference": self._steps.baselines.reference.name,
+                "unverified": self._steps.baselines.unverified,
                 "samples": len(self._candidates.samples),
                 "tolerance": self._precision.max_error,
                 "max_relative_error": best.error,
