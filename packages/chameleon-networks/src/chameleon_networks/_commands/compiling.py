@@ -14,7 +14,7 @@ from chameleon_networks._commands import runs
 
 
 def compile_run(
-    folder: Path, output: Path | None, max_error: float | None, *, trust_source: bool
+    folder: Path, output: Path | None, max_error: float | None, *, fresh: bool, trust_source: bool
 ) -> tuple[NetworkResult, bool]:
     """Compile the network of a run again, without tuning, and say if it must be verified."""
     with results_alone(), RunView(folder) as run:
@@ -22,7 +22,7 @@ def compile_run(
         if max_error is not None:
             pipeline = runs.with_max_error(pipeline, max_error)
         require = run.document.get("require") or {}
-        result = runs.network_of(pipeline, run).deliver(
+        result = runs.network_of(pipeline, run, fresh=fresh).deliver(
             Delivery(
                 target=run.target,
                 winners=(*runs.winners_of(run), *runs.guesses_for(run, pipeline)),

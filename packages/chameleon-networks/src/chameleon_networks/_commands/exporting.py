@@ -12,7 +12,12 @@ from chameleon_core.api import RunFile, RunView, check_tasks, did_you_mean, fron
 from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner, recalled
 from chameleon_tvm.api import Exported
 
-from chameleon_networks._commands.runs import pipeline_of, threads_of, winners_of
+from chameleon_networks._commands.runs import (
+    check_unchanged,
+    pipeline_of,
+    threads_of,
+    winners_of,
+)
 from chameleon_networks._export.bundles import (
     write_c_bundles,
     write_libraries,
@@ -36,6 +41,7 @@ def export_run(
     """Write the winners of a run in another form."""
     with results_alone():
         with RunView(folder) as run:
+            check_unchanged(folder)
             # A MetaSchedule database alone needs the model beside the records.
             pipeline = pipeline_of(run, trust_source=trust_source or form != METASCHEDULE)
             measured = winners_of(run)

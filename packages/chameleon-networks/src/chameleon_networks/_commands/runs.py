@@ -31,6 +31,7 @@ from chameleon_core.plugin_api import (
 
 from chameleon_networks._frontends.bucketed import ShapeFrontend
 from chameleon_networks._frontends.lazy import LazyFrontend
+from chameleon_networks._source_files import check_source_files
 
 
 def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
@@ -59,8 +60,10 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
     return attrs.evolve(pipeline, sections={**pipeline.sections, "precision": precision})
 
 
-def network_of(pipeline: Subject, run: RunView) -> ShapeFrontend:
-    """Read the network of a run, in the layout (order of axes) that the run chose."""
+def network_of(pipeline: Subject, run: RunView, *, fresh: bool = False) -> ShapeFrontend:
+    """Read the network of a run in its layout, perhaps although its files have changed."""
+    if not fresh:
+        check_unchanged(run.folder)
     frontend = frontend_of(pipeline)
     if not isinstance(frontend, LazyFrontend):
         raise ConfigError(
@@ -69,6 +72,12 @@ def network_of(pipeline: Subject, run: RunView) -> ShapeFrontend:
         )
     recalled(pipeline, frontend, run.store)
     return frontend.work
+
+
+def check_unchanged(folder: Path) -> None:
+    """Check that no file of the model has changed since a run delivered the network."""
+    if (folder / RunFile.NETWORK).is_dir():
+        check_source_files(folder / RunFile.NETWORK)
 
 
 def delivered_in(folder: Path) -> Path:

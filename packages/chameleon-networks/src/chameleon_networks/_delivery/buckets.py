@@ -39,6 +39,7 @@ from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes,
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
 from chameleon_networks._importers.imported_network import BucketedNetwork
+from chameleon_networks._source_files import sources_for
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
@@ -203,7 +204,9 @@ def delivered(
                 failure = f"bucket {name}: {bucket.result.failure}"
                 return attrs.evolve(bucket.result, failure=failure)
         results = {name: bucket.result for name, bucket in buckets.items()}
-        manifest = _combined(bucketed, whole)
+        [_, first], *_ = bucketed.networks
+        manifest = {**_combined(bucketed, whole), **sources_for(delivery.folder, first.sources)}
+        write_manifest(whole, manifest)
         if plain != whole:
             _combined(bucketed, plain)
         problem = _problem(bucketed, whole, plain, buckets, delivery.threads)

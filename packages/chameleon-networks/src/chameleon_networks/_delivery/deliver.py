@@ -23,6 +23,7 @@ from chameleon_networks._delivery.delivery_steps import (
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
 from chameleon_networks._evaluation.latency import measure_footprint
 from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
+from chameleon_networks._source_files import sources_for
 
 log = structlog.get_logger()
 
@@ -62,6 +63,8 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         if staged is None:
             return result
         staged, result = choose_dtypes(steps, settled.precision, staged, result)
+        sources = sources_for(delivery.folder, settled.network.sources)
+        write_manifest(staged, {**read_manifest(staged), **sources})
         # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
         replace(staged, delivery.folder)
         seconds, each = time.perf_counter() - started, steps.seconds.until_now()

@@ -27,6 +27,7 @@ from chameleon_networks._importers.unsupported_operators import (
     UnsupportedOperatorsError,
 )
 from chameleon_networks._shapes import Bucket, bucket_with, buckets_of, dimensions_of
+from chameleon_networks._source_files import SourceFiles
 from chameleon_networks._source_location import ImportedGraph
 
 
@@ -101,6 +102,11 @@ class ImportedNetwork(ABC):
     def origin(self) -> Any:
         """The network's source as JSON values, or None if another process cannot read it."""
         return None
+
+    @cached_property
+    def sources(self) -> SourceFiles:
+        """The files that the network was read from; files that user's code reads are added."""
+        return {} if self.sibling is None else self.sibling.sources
 
     @property
     def half(self) -> str | None:

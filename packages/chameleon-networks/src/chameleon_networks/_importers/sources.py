@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import warnings
 from abc import abstractmethod
@@ -33,6 +32,7 @@ from chameleon_networks._importers.options import (
 )
 from chameleon_networks._importers.torch import programs
 from chameleon_networks._importers.torch.programs import ExampleProgram, NumberRange, ProgramInputs
+from chameleon_networks._source_files import SourceFiles, read_sources, watched
 from chameleon_networks._source_location import ImportedGraph
 
 log = structlog.get_logger()
@@ -212,17 +212,25 @@ class TorchNetwork(ProgramNetwork):
     options: TorchOptions
 
     @cached_property
-    def origin(self) -> Any:
-        # The dependencies of a user's function are unknown.
+    def sources(self) -> SourceFiles:
         saved = Path(self.options.source)
-        if saved.suffix != ".pt2" or not saved.exists():
+        if self.sibling is not None or saved.suffix != ".pt2" or not saved.exists():
+            return super().sources
+        return read_sources([saved])
+
+    @cached_property
+    def origin(self) -> Any:
+        # The dependencies of a user's function are only known after it was called.
+        if not self.options.source.endswith(".pt2") or not self.sources:
             return None
-        with saved.open("rb") as stream:
-            return hashlib.file_digest(stream, "blake2b").hexdigest()
+        return next(iter(self.sources.values())).digest
 
     def read_example(self) -> ExampleProgram:
         source = self.options.source
-        return (programs.load_saved if source.endswith(".pt2") else programs.export_source)(source)
+        if source.endswith(".pt2"):
+            return programs.load_saved(source)
+        with watched(self.sources):
+            return programs.export_source(source)
 
 
 class OnnxNetwork(ImportedNetwork):
@@ -231,8 +239,18 @@ class OnnxNetwork(ImportedNetwork):
     options: OnnxOptions
 
     @cached_property
+    def sources(self) -> SourceFiles:
+        if self.sibling is not None:
+            return self.sibling.sources
+        try:
+            return read_sources(models.onnx_files(self.options.source))
+        # Reading the network reports the problem of a file better.
+        except Exception:  # noqa: BLE001
+            return {}
+
+    @cached_property
     def origin(self) -> Any:
-        return models.onnx_digests(self.options.source)
+        return [source.digest for source in self.sources.values()] or None
 
     def read_graph(self) -> ImportedGraph:
         return models.onnx_graph(self.options.source, self.shapes)

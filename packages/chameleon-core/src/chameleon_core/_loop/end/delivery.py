@@ -20,6 +20,7 @@ from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._loop.round.batch import tuples
 from chameleon_core._loop.start.tasks import delivers, provider_of
 from chameleon_core._network_result import NetworkResult
+from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.registry import Registry, default_registry
 from chameleon_core._run_files import RunFile
@@ -100,6 +101,21 @@ def unless_gone(result: RunResult, frontend: str, registry: Registry | None = No
         f"the network is {fault}; `chameleon compile {result.folder}` delivers it without tuning"
     )
     return attrs.evolve(result, network=attrs.evolve(result.network, folder=None, failure=failure))
+
+
+def check_unchanged(folder: Path, model: StageSpec) -> None:
+    """Check that a model has not changed since a network was delivered, if one was.
+
+    Args:
+        folder: the run folder.
+        model: the model of the pipeline that is about to run in the folder.
+
+    Raises:
+        ChameleonError: the model has changed; the message names the files.
+    """
+    network, named = folder / RunFile.NETWORK, getattr(model.record, "unchanged", "")
+    if named and network.exists():
+        load_factory(named)(network)
 
 
 def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:

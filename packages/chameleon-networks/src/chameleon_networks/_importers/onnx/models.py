@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -154,17 +153,13 @@ def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
     return {name: (0, most) for name, most in indices.items()} | dict.fromkeys(divisors, (1, 2))
 
 
-def onnx_digests(file: str) -> list[str] | None:
-    """Digests of an ONNX file and its external data, or None if one cannot be read."""
+def onnx_files(file: str) -> list[Path]:
+    """An ONNX file and the files with its external data."""
     source = Path(file)
-    try:
-        model = _onnx().load(source, load_external_data=False)
-        entries = _field_values(model, "external_data")
-        names = sorted({entry.value for entry in entries if entry.key == "location"})
-        return [_digest(path) for path in (source, *(source.parent / name for name in names))]
-    # Reading the network reports the problem of a file better.
-    except Exception:  # noqa: BLE001
-        return None
+    model = _onnx().load(source, load_external_data=False)
+    entries = _field_values(model, "external_data")
+    names = sorted({entry.value for entry in entries if entry.key == "location"})
+    return [source, *(source.parent / name for name in names)]
 
 
 def _field_values(message: Any, name: str) -> Iterator[Any]:
@@ -176,11 +171,6 @@ def _field_values(message: Any, name: str) -> Iterator[Any]:
             parts = [value] if hasattr(value, "ListFields") else value
             for part in parts:
                 yield from _field_values(part, name)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
 def onnx_as_qdq(file: str) -> bytes:
