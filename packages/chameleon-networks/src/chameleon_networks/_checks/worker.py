@@ -42,11 +42,15 @@ from chameleon_networks._compile.unsupported_operator import (
 from chameleon_networks._evaluation.messages import network_from, preload
 from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs, cache_of
 from chameleon_networks._evaluation.profile import Profiler, summed
+from chameleon_networks._evaluation.special_inputs import special_inputs
 from chameleon_networks._evaluation.verify import (
     Expected,
+    Run,
+    SpecialCheck,
     are_finite,
     check_finite,
     compare_outputs,
+    jittered,
     perturbed,
     samples_of,
 )
@@ -72,6 +76,7 @@ class Reference:
         self.expected: Expected | None = None
         self.seconds = math.inf
         self._samples = samples_of(network.samples)
+        self._special = special_inputs(network)
         self.inputs = self._samples[0]
         self._network = network
         self._threads = threads
@@ -92,6 +97,7 @@ class Reference:
         try:
             self.name, run, answers = self._asked.result()
             *others, again = self._pool.submit(self._timed, run).result()
+            special = self._pool.submit(self._special_outputs, run).result()
         except ImportError:
             return
         # The framework runs the user's code, which may raise anything.
@@ -109,13 +115,24 @@ class Reference:
                 hint="A delivered network remembers nothing. Make what this one keeps from call to "
                 "call, as in a buffer, one of its inputs and one of its outputs.",
             )
+        checks = [
+            SpecialCheck(one, outputs, self._rounded_outputs, lenient=not one.is_finite)
+            for one, outputs in zip(self._special, special, strict=True)
+            if outputs is not None
+        ]
         self.expected = Expected(
-            [self.inputs], [answers], self._exact, rounded=self._network.has_quantized_activations
+            [self.inputs],
+            [answers],
+            self._exact,
+            rounded=self._network.has_quantized_activations,
+            special=checks if self.seconds < _SLOW_SECONDS else (),
         )
         kept, outputs = self._network.kept, [answers, *others]
         if isinstance(kept, NetworkCache) and are_finite(outputs):
             kept.store_outputs(
-                ReferenceOutputs(reference=self.name, outputs=outputs), self._samples
+                ReferenceOutputs(reference=self.name, outputs=outputs, special=special),
+                self._samples,
+                self._special,
             )
 
     def _answers(self) -> tuple[str, Any, Arrays]:
@@ -140,16 +157,33 @@ class Reference:
         self.seconds = min(seconds)
         return answers
 
-    def _exact(self) -> list[Arrays] | None:
+    def _special_outputs(self, run: Any) -> list[Arrays | None]:
+        """The outputs for special inputs; None for inputs that the reference refuses."""
+        outputs: list[Arrays | None] = []
+        for one in self._special:
+            try:
+                outputs.append(run(_copies(one.inputs)))
+            except Exception as error:  # noqa: BLE001 - of any class, by the user's code
+                log.debug("inputs_refused", inputs=one.label, problem=first_line(error))
+                outputs.append(None)
+        return outputs
+
+    def _rounded_outputs(self, inputs: Arrays) -> list[Arrays]:
+        """The reference's outputs in other roundings, to see how much they matter."""
+        _, run, _ = self._asked.result()
+        return [run(jittered(inputs)), *(self._exact(inputs) or ())]
+
+    def _exact(self, inputs: Arrays | None = None) -> list[Arrays] | None:
         """The outputs in float64, or for perturbed inputs; None if they cannot be computed."""
+        inputs = self.inputs if inputs is None else inputs
         if self._network.has_quantized_activations:
             _, run, _ = self._asked.result()
-            return [run(perturbed(_copies(self.inputs)))]
+            return [run(perturbed(_copies(inputs)))]
         exact = self._network.exact
         if exact is None:
             return None
         try:
-            return [self._network.framework(exact, self._threads)(_copies(self.inputs))]
+            return [self._network.framework(exact, self._threads)(_copies(inputs))]
         except Exception as error:  # noqa: BLE001 - torch's own; only a better reason is lost
             log.warning("network_not_run", by=exact, problem=first_line(error))
             return None
@@ -264,9 +298,11 @@ class NetworkCheck:
             if expected is None or not self._runs_here():
                 return CheckReport(layout=layout)
             self.steps.begin("run")
-            outputs, kernels = _profiled(folder, reference.inputs)
-        self.steps.begin("compare")
-        verdict = expected.verdict(lambda _: outputs)
+            outputs, kernels, run = _profiled(folder, reference.inputs)
+            self.steps.begin("compare")
+            verdict = expected.verdict(
+                lambda inputs: outputs if inputs is reference.inputs else run(inputs)
+            )
         if verdict.problem is not None:
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}")
         conditioning = expected.conditioning
@@ -312,7 +348,7 @@ class NetworkCheck:
         return False
 
 
-def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
+def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime], Run]:
     """Run the network as a delivered one: its outputs, and the seconds of its kernels."""
     network = load(folder)
     profiler = Profiler(folder, inputs)
@@ -321,7 +357,12 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
         # The first one found cold caches; what the loader does with arguments is seen here.
         network(*inputs)
         runs = [profiler.run() for _ in range(_RUNS)]
-    return profiler.outputs, summed(runs, profiler.tasks)
+
+    def run(inputs: Arrays) -> Arrays:
+        outputs = network(*inputs)
+        return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+
+    return profiler.outputs, summed(runs, profiler.tasks), run
 
 
 if __name__ == "__main__":

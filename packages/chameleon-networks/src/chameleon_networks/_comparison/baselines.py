@@ -124,6 +124,13 @@ class Baselines:
             )
         return untuned
 
+    def restart_reference(self) -> None:
+        """Let the reference start again when it is needed next, if its process has ended."""
+        if not self.reference.alive:
+            self._reader = None
+            for name in ("reference", "_first"):
+                vars(self).pop(name, None)
+
     def opened(self, name: str) -> NetworkProcess | None:
         """Start a process that runs the network with a framework, or return None if it fails."""
         try:

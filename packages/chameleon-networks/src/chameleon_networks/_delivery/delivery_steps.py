@@ -27,15 +27,19 @@ from chameleon_networks._delivery.layout_choice import LayoutChoice
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
 from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process, idle_process
+from chameleon_networks._evaluation.special_inputs import special_inputs
 from chameleon_networks._evaluation.verify import (
     ROUNDINGS,
     Expected,
     OutputCheck,
     Run,
     Sample,
+    SpecialCheck,
+    SpecialInputs,
     check_finite,
     compare,
     find_failing,
+    jittered,
     samples_of,
 )
 from chameleon_networks._frameworks import AS_IT_COMES
@@ -129,10 +133,13 @@ class DeliverySteps:
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary_folder()))
         self._samples = samples_of(settled.network.samples)
+        self._special = special_inputs(settled.network)
         self.replaced: dict[str, str] = {}
         kept = settled.network.kept
         self._kept = kept if isinstance(kept, NetworkCache) else None
-        self._known = None if self._kept is None else self._kept.answers(self._samples)
+        self._known: ReferenceOutputs | None = None
+        if self._kept is not None:
+            self._known = self._kept.answers(self._samples, self._special)
         self.baselines = Baselines(
             settled.network,
             delivery,
@@ -160,8 +167,25 @@ class DeliverySteps:
             outputs = reference.first_outputs or [
                 reference.outputs(inputs) for inputs in self._samples
             ]
-        check_finite(reference.name, outputs)
-        return ReferenceOutputs(reference=reference.name, outputs=outputs)
+            check_finite(reference.name, outputs)
+            special = [self._special_outputs(one) for one in self._special]
+        return ReferenceOutputs(reference=reference.name, outputs=outputs, special=special)
+
+    def _special_outputs(self, special: SpecialInputs) -> Arrays | None:
+        """The reference's outputs for special inputs; None if it refuses them."""
+        try:
+            return self.baselines.reference.outputs(special.inputs)
+        except ChameleonError as error:
+            log.debug("inputs_refused", inputs=special.label, problem=str(error))
+            self.baselines.restart_reference()
+            return None
+
+    def _rounded_outputs(self, inputs: Arrays) -> list[Arrays]:
+        """The reference's outputs in other roundings, to see how much they matter."""
+        answers = [] if (exact := self.baselines.exact([inputs])) is None else exact
+        with contextlib.suppress(ChameleonError):
+            answers.append(self.baselines.reference.outputs(jittered(inputs)))
+        return answers
 
     def keep(self) -> None:
         """Keep the imported network and the reference's outputs in the cache for later runs."""
@@ -171,15 +195,39 @@ class DeliverySteps:
         network.keep()
         # What TVM computes without tuning depends on more than the network.
         if self._known is None and self.baselines.unverified is None:
-            self._kept.store_outputs(self.answers, self._samples)
+            self._kept.store_outputs(self.answers, self._samples, self._special)
 
     @cached_property
     def expected(self) -> Expected:
         """The outputs that a network must have, with a way to compute them in float64."""
         answers = self.answers.outputs
+        special = [
+            SpecialCheck(
+                one,
+                outputs,
+                self._rounded_outputs,
+                lenient=not one.is_finite and bool(self._fusions),
+            )
+            for one, outputs in zip(self._special, self.answers.special, strict=True)
+            if outputs is not None
+        ]
         exact = partial(self.baselines.exact, self._samples)
         rounded = self._settled.network.has_quantized_activations
-        return Expected(self._samples, answers, exact, rounded=rounded)
+        return Expected(
+            self._samples,
+            answers,
+            exact,
+            rounded=rounded,
+            special=special,
+            others=(self._jittered_answers, exact),
+        )
+
+    def _jittered_answers(self) -> list[Arrays] | None:
+        """The reference's outputs for samples that differ by a few roundings."""
+        with contextlib.suppress(ChameleonError):
+            reference = self.baselines.reference
+            return [reference.outputs(jittered(inputs)) for inputs in self._samples]
+        return None
 
     def with_alternatives(self, fusions: Sequence[FusionGroup]) -> Kernels:
         """The kernels for fusion groups, some of which have reduced dtypes."""

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from chameleon_core.api import OperatorCoverage
 from chameleon_core.plugin_api import FLOAT32, Arrays
+from numpy.typing import NDArray
 
 from chameleon_networks._frameworks.inference import (
     OPENVINO,
@@ -52,8 +53,11 @@ class KeptGraph(Protocol):
     def fact(self, name: str) -> tuple[Any, str] | None:
         """Read a fact about the network, such as its graph, that an earlier run cached."""
 
-    def keep_fact(self, name: str, value: Any) -> None:
-        """Keep a JSON value, unless it cannot be written."""
+    def keep_fact(self, name: str, value: Any, arrays: Sequence[NDArray[Any]] = ...) -> None:
+        """Keep a JSON value, and arrays beside it, unless they cannot be written."""
+
+    def arrays(self, name: str) -> Arrays | None:
+        """The arrays that were kept beside a fact, or None."""
 
     def graph(self) -> ImportedGraph | None:
         """The graph, or None if it was not kept."""
@@ -136,6 +140,21 @@ class ImportedNetwork(ABC):
     @abstractmethod
     def samples(self, rng: np.random.Generator) -> Arrays:
         """Random inputs for one inference, one array for each input."""
+
+    @property
+    def float_ranges(self) -> Sequence[tuple[float, float] | None]:
+        """The smallest and the largest number of each input; None if the numbers are fixed."""
+        return ()
+
+    @property
+    def bounded_inputs(self) -> frozenset[str]:
+        """The names of integer inputs that are known not to be data, such as indices."""
+        return frozenset()
+
+    @property
+    def example_inputs(self) -> Arrays | None:
+        """The user's example inputs for one inference, or None if there are none."""
+        return None
 
     @cached_property
     def graph(self) -> ImportedGraph:

@@ -85,7 +85,17 @@ class ProgramNetwork(ImportedNetwork):
     def keep(self) -> None:
         super().keep()
         if self.kept is not None and self.kept.fact(_INPUTS) is None:
-            self.kept.keep_fact(_INPUTS, attrs.asdict(self._inputs))
+            facts, arrays = attrs.asdict(self._inputs), self.example_inputs
+            self.kept.keep_fact(_INPUTS, facts, arrays)
+
+    @property
+    def float_ranges(self) -> Sequence[tuple[float, float] | None]:
+        return [numbers.limits for numbers in self._inputs.ranges.values()]
+
+    @cached_property
+    def example_inputs(self) -> Arrays:
+        kept = None if self.kept is None else self.kept.arrays(_INPUTS)
+        return programs.example_arrays(self.program) if kept is None else kept
 
     @cached_property
     def float_program(self) -> Any:
@@ -278,6 +288,15 @@ class OnnxNetwork(ImportedNetwork):
             return self.sibling.facts
         return models.onnx_facts(self.options.source)
 
+    @property
+    def bounded_inputs(self) -> frozenset[str]:
+        return frozenset(self.facts.ranges)
+
+    @property
+    def float_ranges(self) -> Sequence[tuple[float, float] | None]:
+        kinds = [str(param.ty.dtype) for param in self.imported["main"].params]
+        return [(-np.inf, np.inf) if kind.startswith("float") else None for kind in kinds]
+
     def samples(self, rng: np.random.Generator) -> Arrays:
         samples: list[NDArray[Any]] = []
         for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True):
@@ -345,7 +364,6 @@ def network_of(options: NetworkOptions) -> ImportedNetwork:
 
 def _random_like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
     """Random numbers with the shape, dtype and range of an example array."""
-    # If no number is negative, the network may take logarithms or roots.
     least, most, kind = example.least, example.most, np.dtype(example.dtype)
     numbers: NDArray[Any]
     if example.mask is not None:
@@ -356,7 +374,7 @@ def _random_like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]
         low, high = max(np.iinfo(drawn).min, min(0, int(least))), max(0, int(most))
         high = min(np.iinfo(drawn).max, high)
         numbers = rng.integers(low, high, example.shape, drawn, endpoint=True)
-    elif least < 0 or not np.isfinite(most) or most <= least:
+    elif example.limits == (-np.inf, np.inf):
         numbers = rng.standard_normal(example.shape)
     else:
         numbers = rng.uniform(least, most, example.shape)
