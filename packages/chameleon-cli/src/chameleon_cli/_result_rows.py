@@ -298,7 +298,8 @@ def network_remarks(network: NetworkResult) -> list[str]:
     reference = "TVM without tuning" if network.reference == "untuned" else network.reference
     if reference and network.reference_day:
         reference += f", whose answers are of {network.reference_day}"
-    verified = [reference and f"compared with {reference}", network.conditioning]
+    verified = [reference and f"compared with {reference}", network.disagreement]
+    verified.append(network.conditioning)
     if network.unverified is not None:
         verified.insert(0, f"{network.status}, since {network.unverified}")
     if own is not None and own.reference:

@@ -181,6 +181,8 @@ class InferenceResult:
             ``2026-11-25``; None if this run did.
         unverified: the reason why no other implementation can check the outputs, so that they were
             only compared with those of the same network without tuning. None if one did.
+        disagreement: a sentence about another implementation that is wrong, as ``reference`` shows;
+            None if there is none.
         conditioning: a warning that the reference's own rounding errors are large. None if they are
             small.
         own_precision: the comparison with a framework in half precision; None if the network is not
@@ -198,6 +200,7 @@ class InferenceResult:
     reference: str | None = None
     reference_day: str | None = None
     unverified: str | None = None
+    disagreement: str | None = None
     conditioning: str | None = None
     own_precision: OwnPrecision | None = None
 

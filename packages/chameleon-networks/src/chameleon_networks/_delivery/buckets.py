@@ -116,6 +116,7 @@ def summed(
         rivals_reduced=sum_reduced_times(every),
         max_relative_error=max(result.max_relative_error or 0.0 for result in every),
         reference=every[0].reference,
+        disagreement=_each({name: result.disagreement for name, result in results.items()}),
         unverified=_each({name: result.unverified for name, result in results.items()}),
         conditioning=_each({name: result.conditioning for name, result in results.items()}),
         layout=_layouts(rows),

@@ -92,17 +92,22 @@ def verified(
     else:
         verdict = steps.verdict(staged)
     staged, verdict = repaired(steps, staged, verdict)
+    if staged is not None and verdict.problem is not None:
+        verdict = steps.arbitrated(staged, verdict)
     reference = steps.answers.reference
     result = NetworkResult(
         max_relative_error=verdict.max_relative_error,
         reference=reference,
         reference_day=None if settled.answered else steps.answers.day,
         unverified=steps.baselines.unverified,
+        disagreement=steps.disagreement,
         layout=LayoutResult(**settled.choice.to_json()),
         unmeasured=steps.unmeasured(),
     )
     if staged is None or verdict.problem is not None:
         return None, attrs.evolve(result, failure=steps.explain_failure(verdict))
+    if result.disagreement is not None:
+        log.warning("reference_is_wrong", why=result.disagreement)
     if result.unverified is not None:
         log.warning("network_not_verified", why=result.unverified)
     if steps.expected.conditioning is not None:
@@ -116,7 +121,7 @@ def verified(
         if failure:
             return None, result
     fields = (
-        *("reference", "reference_day", "unverified"),
+        *("reference", "reference_day", "unverified", "disagreement"),
         *("max_relative_error", "conditioning", "own_precision"),
     )
     verification = {

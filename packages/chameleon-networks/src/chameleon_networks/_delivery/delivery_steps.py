@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -26,7 +26,12 @@ from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_
 from chameleon_networks._delivery.layout_choice import LayoutChoice
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
 from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs
-from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process, idle_process
+from chameleon_networks._evaluation.processes import (
+    NetworkProcess,
+    delivered_process,
+    framework_process,
+    idle_process,
+)
 from chameleon_networks._evaluation.special_inputs import special_inputs
 from chameleon_networks._evaluation.verify import (
     ROUNDINGS,
@@ -102,11 +107,26 @@ def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[st
     return find_failing(suspects, fails)
 
 
+def _looked_up(
+    samples: Sequence[Arrays], special: Sequence[SpecialInputs], known: ReferenceOutputs
+) -> Run:
+    """Known outputs as a function of the inputs that they were computed for."""
+    inputs = [*samples, *(one.inputs for one in special)]
+    answers = [*known.outputs, *known.special]
+    outputs = {id(given): got for given, got in zip(inputs, answers, strict=True)}
+
+    def run(given: Arrays) -> Arrays:
+        return outputs[id(given)] or []
+
+    return run
+
+
 class DeliverySteps:
     """The steps with which a network is delivered: compile, compare with the reference, time.
 
     Attributes:
         kernels: The kernels that the network is compiled with.
+        disagreement: A sentence that says that the first reference is wrong, or None.
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
@@ -135,6 +155,8 @@ class DeliverySteps:
         self._samples = samples_of(settled.network.samples)
         self._special = special_inputs(settled.network)
         self.replaced: dict[str, str] = {}
+        self.disagreement: str | None = None
+        self._opinions: list[str] = []
         kept = settled.network.kept
         self._kept = kept if isinstance(kept, NetworkCache) else None
         self._known: ReferenceOutputs | None = None
@@ -194,21 +216,30 @@ class DeliverySteps:
             return
         network.keep()
         # What TVM computes without tuning depends on more than the network.
-        if self._known is None and self.baselines.unverified is None:
+        if not (self._known or self.baselines.unverified or self.disagreement):
             self._kept.store_outputs(self.answers, self._samples, self._special)
 
     @cached_property
     def expected(self) -> Expected:
         """The outputs that a network must have, with a way to compute them in float64."""
-        answers = self.answers.outputs
+        return self._expected(self.answers, self._rounded_outputs, self._jittered_answers)
+
+    def _expected(
+        self,
+        known: ReferenceOutputs,
+        rounded_outputs: Callable[[Arrays], Sequence[Arrays]] = lambda _: (),
+        *others: Callable[[], Sequence[Arrays] | None],
+    ) -> Expected:
+        """The outputs that a network must have if a reference is right, in some roundings."""
+        answers = known.outputs
         special = [
             SpecialCheck(
                 one,
                 outputs,
-                self._rounded_outputs,
+                rounded_outputs,
                 lenient=not one.is_finite and bool(self._fusions),
             )
-            for one, outputs in zip(self._special, self.answers.special, strict=True)
+            for one, outputs in zip(self._special, known.special, strict=True)
             if outputs is not None
         ]
         exact = partial(self.baselines.exact, self._samples)
@@ -219,7 +250,7 @@ class DeliverySteps:
             exact,
             rounded=rounded,
             special=special,
-            others=(self._jittered_answers, exact),
+            others=(*others, exact) if others else None,
         )
 
     def _jittered_answers(self) -> list[Arrays] | None:
@@ -336,6 +367,44 @@ class DeliverySteps:
             process.close()
         return verdict
 
+    def arbitrated(self, folder: Path, verdict: OutputCheck) -> OutputCheck:
+        """Let a third implementation decide whether a network or its reference is wrong."""
+        first = self.answers
+        if self.baselines.unverified is not None:
+            return verdict
+        names = [name for name in self._settled.network.arbiters if name != first.reference]
+        for name in names:
+            try:
+                expected, answers = self._opinion(name, first)
+                with delivered_process("network", folder, threads=self.threads) as ours:
+                    own = expected.verdict(ours.outputs)
+            except ChameleonError as error:
+                log.info("no_opinion", by=name, problem=str(error))
+                continue
+            if own.problem is None:
+                self.disagreement = (
+                    f"{first.reference} is wrong: {name} agrees with the network, and compared "
+                    f"with {first.reference}, {verdict.problem}"
+                )
+                self.answers, self.expected = answers, expected
+                return own
+            theirs = expected.verdict(_looked_up(self._samples, self._special, first))
+            sides = "agrees" if theirs.problem is None else "does not agree"
+            self._opinions.append(f"{name} {sides} with {first.reference}")
+            if theirs.problem is None:
+                break
+        return verdict
+
+    def _opinion(self, name: str, first: ReferenceOutputs) -> tuple[Expected, ReferenceOutputs]:
+        """The outputs of another implementation for inputs that the first reference answers."""
+        special: list[Arrays | None] = []
+        with framework_process(self._settled.network, name, threads=self.threads) as process:
+            outputs = [process.outputs(inputs) for inputs in self._samples]
+            for one, known in zip(self._special, first.special, strict=True):
+                special.append(None if known is None else process.outputs(one.inputs))
+        answers = ReferenceOutputs(reference=name, outputs=outputs, special=special)
+        return self._expected(answers), answers
+
     def check_in_source_precision(self, folder: Path, kind: str) -> OwnPrecision:
         """Compare a network whose source is in half precision with torch in that precision."""
         framework = self.baselines.opened(TORCH)
@@ -363,7 +432,8 @@ class DeliverySteps:
         keys = find_wrong_kernels(self, list(self.kernels.winners))
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
         blame = f"the kernel of {names} is to blame" if keys else _NOT_A_KERNEL
-        return f"the network is not delivered: {verdict.problem}; {blame}"
+        compared = f"compared with {self.answers.reference}, {verdict.problem}"
+        return "; ".join([f"the network is not delivered: {compared}", *self._opinions, blame])
 
     def running(self, folder: Path) -> NetworkProcess:
         """The process that runs the network of a folder, started if needed."""

@@ -31,6 +31,9 @@ TORCH_FLOAT64 = "torch float64"
 ONNXRUNTIME_FLOAT32 = "onnxruntime float32"
 """ONNX Runtime, which computes in float32 between the quantized tensors of a network."""
 
+ONNXRUNTIME_UNFUSED = "onnxruntime without optimizations"
+"""ONNX Runtime, which computes each node of a file as it is."""
+
 ONNX_REFERENCE = "onnx.reference"
 """The evaluator of the ONNX package, which computes each operator as the standard defines it."""
 

@@ -206,6 +206,11 @@ class ImportedNetwork(ABC):
         return self.frameworks[:1]
 
     @property
+    def arbiters(self) -> tuple[str, ...]:
+        """Names of implementations that decide if the network and its reference disagree."""
+        return () if self.exact is None else (self.exact,)
+
+    @property
     def exact(self) -> str | None:
         """The argument ``name`` with which ``framework`` computes in float64; None if it cannot."""
         return None

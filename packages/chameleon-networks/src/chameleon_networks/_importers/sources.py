@@ -324,6 +324,11 @@ class OnnxNetwork(ImportedNetwork):
         return (first, inference.ONNX_REFERENCE, *others)
 
     @property
+    def arbiters(self) -> tuple[str, ...]:
+        others = () if self.facts.is_quantized else (inference.ONNXRUNTIME_UNFUSED,)
+        return (inference.ONNX_REFERENCE, *others, *inference.installed(inference.OPENVINO))
+
+    @property
     def left_out(self) -> Mapping[str, str]:
         return inference.left_out(inference.OPENVINO)
 
@@ -344,6 +349,8 @@ class OnnxNetwork(ImportedNetwork):
     def framework(self, name: str, threads: int) -> inference.Network:
         if name == inference.ONNX_REFERENCE:
             return inference.onnx_evaluator(self.options.source)
+        if name == inference.ONNXRUNTIME_UNFUSED:
+            return inference.onnx_session(self.options.source, threads=threads, fused=False)
         if name != inference.ONNXRUNTIME_FLOAT32:
             return super().framework(name, threads)
         content = models.onnx_as_qdq(self.options.source)
