@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ExitCode
-from chameleon_networks import _source_files, load
+from chameleon_networks import load
 from chameleon_networks._artifact.load import digest_of
+from chameleon_networks._artifact.sources import changed_files, sources_for
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import OnnxNetwork, TorchNetwork
 from chameleon_networks._quantize.calibration_batches import user_samples
+from chameleon_networks._source_files import watched
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -108,19 +110,19 @@ def test_the_content_counts_and_not_the_time(tmp_path):
     file, folder = tmp_path / "w.bin", tmp_path / "run" / "network"
     folder.mkdir(parents=True)
     file.write_text("a")
-    with _source_files.watched(sources := {}):
+    with watched(sources := {}):
         file.read_text()
         (tmp_path / "written").write_text("b")
     assert list(sources) == [str(file)]
-    entry = _source_files.sources_for(folder, sources)
+    entry = sources_for(folder, sources)
     assert list(entry["sources"]) == ["../../w.bin"]
     digested = {"files": {}, **json.loads(json.dumps(entry))}
     manifest = {**digested, "digest": digest_of(digested)}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    assert _source_files.changed_files(folder) == []
+    assert changed_files(folder) == []
     file.write_text("a")
-    assert _source_files.changed_files(folder) == []
+    assert changed_files(folder) == []
     file.write_text("b")
-    assert _source_files.changed_files(folder) == [str(file)]
+    assert changed_files(folder) == [str(file)]
     file.unlink()
-    assert _source_files.changed_files(folder) == []
+    assert changed_files(folder) == []

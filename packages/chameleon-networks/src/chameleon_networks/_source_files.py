@@ -8,22 +8,13 @@ import os
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
-from chameleon_core.plugin_api import RunFolderError
-
-from chameleon_networks._artifact.load import checked_manifest, has_form
-
-SOURCES = "sources"
-"""Key of a manifest with the files that the delivered network was read from."""
-
-_SHOWN = 3
-"""Most changed files that a message names."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,20 +40,22 @@ SourceFiles = dict[str, SourceFile]
 def read_sources(files: Iterable[Path | str]) -> SourceFiles:
     """Compute the digests of files; raise an ``OSError`` if one cannot be read."""
     sources = {}
-    for path in map(_absolute, files):
-        state = _state(path)  # before it is read: a change meanwhile is noticed later
+    for path in map(absolute, files):
+        state = state_of(path)  # before it is read: a change meanwhile is noticed later
         with Path(path).open("rb") as stream:
             digest = hashlib.file_digest(stream, "blake2b").hexdigest()
         sources[path] = SourceFile(digest=digest, state=state)
     return sources
 
 
-def _absolute(path: Path | str) -> str:
+def absolute(path: Path | str) -> str:
+    """An absolute path without ``..``."""
     # Links stay, since they may point to another file later.
     return os.path.normpath(Path(path).absolute())
 
 
-def _state(path: str) -> tuple[int, ...]:
+def state_of(path: str) -> tuple[int, ...]:
+    """The ``SourceFile.state`` of a file."""
     facts = Path(path).stat()
     return (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
 
@@ -116,7 +109,7 @@ def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if not isinstance(path, str | bytes | os.PathLike) or flags & (os.O_WRONLY | os.O_RDWR):
         return
-    name = _absolute(os.fsdecode(path))
+    name = absolute(os.fsdecode(path))
     if name.endswith(".pyc"):
         with contextlib.suppress(ValueError):
             name = source_from_cache(name)
@@ -134,55 +127,3 @@ def _other_folders() -> tuple[str, ...]:
     scratch = f"{tempfile.gettempdir()}/chameleon-"
     folders = {*libraries, *own, "/proc", "/sys", "/dev", "/etc", "/usr"}
     return (*(f"{folder}/" for folder in folders), scratch)
-
-
-def sources_for(manifest_folder: Path, sources: Mapping[str, SourceFile]) -> dict[str, Any]:
-    """The entry of a manifest about source files, whose paths are relative to its folder."""
-    return {
-        SOURCES: {
-            os.path.relpath(path, manifest_folder): attrs.asdict(source)
-            for path, source in sources.items()
-        }
-    }
-
-
-def changed_files(folder: Path) -> list[str]:
-    """The files that have changed since the network of a folder was made from them."""
-    known = checked_manifest(folder).get(SOURCES, {})
-    if not has_form(known, {str: {"digest": str, "state": [int]}}):
-        raise RuntimeError(f"the manifest in {folder} is damaged; deliver the network again")
-    changed = []
-    for name, source in known.items():
-        path = _absolute(folder / name)
-        # Files may be gone, for example on another machine.
-        with contextlib.suppress(OSError):
-            if not Path(path).is_file() or _state(path) == tuple(source["state"]):
-                continue
-            if read_sources([path])[path].digest != source["digest"]:
-                changed.append(path)
-    return changed
-
-
-def check_source_files(folder: Path) -> None:
-    """Check that no file of the model or its data has changed since a network was delivered.
-
-    Args:
-        folder: The folder of the delivered network, in its run folder.
-
-    Raises:
-        RunFolderError: A file has changed. The message names it.
-    """
-    try:
-        changed = changed_files(folder)
-    except RuntimeError:
-        return  # a damaged folder, which other checks report
-    if not changed:
-        return
-    more = f" and {len(changed) - _SHOWN} more files" if len(changed) > _SHOWN else ""
-    verb = "has" if len(changed) == 1 else "have"
-    raise RunFolderError(
-        f"{', '.join(changed[:_SHOWN])}{more} {verb} changed since the network in {folder.parent} "
-        "was made",
-        hint=f"`chameleon compile {folder.parent} --fresh` delivers the model as it is now, with "
-        "the kernels of the run; `chameleon run --fresh` tunes it anew.",
-    )

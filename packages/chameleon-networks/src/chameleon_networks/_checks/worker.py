@@ -140,7 +140,7 @@ class Reference:
             )
 
     def _answers(self) -> tuple[str, Any, Arrays]:
-        """The first reference that runs, with its name and outputs; else the first one's error."""
+        """Run the first reference that can: its name, itself and its outputs."""
         problems: list[Exception] = []
         for name in self._network.references:
             try:

@@ -29,9 +29,9 @@ from chameleon_core.plugin_api import (
     winner,
 )
 
+from chameleon_networks._artifact.sources import check_source_files
 from chameleon_networks._frontends.bucketed import ShapeFrontend
 from chameleon_networks._frontends.lazy import LazyFrontend
-from chameleon_networks._source_files import check_source_files
 
 
 def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:

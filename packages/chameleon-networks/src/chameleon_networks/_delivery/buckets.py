@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks._artifact.dispatch import dispatch_table
 from chameleon_networks._artifact.load import Manifest
+from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import read_manifest, write_loader, write_manifest
 from chameleon_networks._checks.padding import WAY_OUT, padding_problem
 from chameleon_networks._comparison.reduced_precision import sum_reduced_times
@@ -39,7 +40,6 @@ from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes,
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
 from chameleon_networks._importers.imported_network import BucketedNetwork
-from chameleon_networks._source_files import sources_for
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:

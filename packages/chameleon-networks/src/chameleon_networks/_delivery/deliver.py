@@ -13,6 +13,7 @@ from chameleon_core.api import LayoutResult, NetworkResult
 from chameleon_core.plugin_api import Delivery
 from chameleon_system.api import replace_folder
 
+from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks._delivery.delivery_steps import (
@@ -23,7 +24,6 @@ from chameleon_networks._delivery.delivery_steps import (
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
 from chameleon_networks._evaluation.latency import measure_footprint
 from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
-from chameleon_networks._source_files import sources_for
 
 log = structlog.get_logger()
 

@@ -211,6 +211,7 @@ class SpecialCheck:
         answers: The framework's outputs.
         others: Computes the outputs in other roundings: in float64, and for inputs that differ by a
             rounding error.
+        wrong_output: The number of the first output that was wrong in the last comparison.
         lenient: Whether NaN may spread further in the network than in the framework, as it does in
             transformed convolutions.
     """
@@ -219,6 +220,7 @@ class SpecialCheck:
     answers: Arrays
     _others: Callable[[Arrays], Sequence[Arrays]]
     lenient: bool = False
+    wrong_output: int = attrs.field(default=0, init=False)
     _rounded: Sequence[Arrays] | None = attrs.field(default=None, init=False)
 
     def problem(self, run: Run, scales: Sequence[float], tolerance: float) -> str | None:
@@ -248,6 +250,7 @@ class SpecialCheck:
     ) -> str:
         """A clause about the first output that is wrong whichever of the right ones is taken."""
         for number, (ours, scale) in enumerate(zip(got, scales, strict=True)):
+            self.wrong_output = number
             theirs = [answers[number] for answers in right]
             numbers = [np.isfinite(one) for one in theirs]
             finite, own = np.logical_and.reduce(numbers), np.isfinite(ours)
@@ -336,8 +339,8 @@ def wrong_channel(
 ) -> str | None:
     """A sentence about a channel with a large error, or None.
 
-    A channel is one place of the second or of the last axis, with numbers enough that rounding
-    errors of two right programs have about the same maximum.
+    A channel is one place of the second or of the last axis. It must have so many numbers that two
+    right programs have about the same largest rounding error.
 
     Args:
         got: The network's outputs, for each sample.

@@ -109,9 +109,8 @@ class OnnxFacts:
 
     Attributes:
         inputs: The shapes of the inputs, by name; an extent without a number is a string.
-        ranges: The smallest and the largest number of each integer input that names places of a
-            table, is the length of a sequence, or is a divisor. The largest place is 0 if no table
-            is constant.
+        ranges: The smallest and the largest number of each integer input that is an index, the
+            length of a sequence, or a divisor. The largest index is 0 if no table is constant.
         is_quantized: Whether the network quantizes or dequantizes tensors.
     """
 
