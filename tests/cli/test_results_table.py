@@ -119,6 +119,24 @@ def test_rivals_in_float32_alone_stay_in_the_networks_line():
     assert "network: 4.00 ms (untuned -, torch 20.0 ms)" in result_rows.network_lines(network)
 
 
+def test_a_network_that_nothing_verified_is_shown_as_such():
+    network = NetworkResult(
+        max_relative_error=2e-7,
+        folder="here",
+        delivered_seconds=3.0,
+        reference="untuned",
+        unverified="torch cannot: it broke",
+    )
+    *_, remark, line = result_rows.network_lines(network)
+    doubt = "delivered, not verified, since torch cannot: it broke"
+    assert remark == f"{doubt}; compared with TVM without tuning"
+    assert line.startswith("network: delivered, not verified after 3.0 s")
+    summary = RunView.Network(
+        seconds=None, source=TimeSource.SEARCH, measured=0, operators=1, result=network
+    )
+    assert result_rows.network_sentence(summary).endswith(doubt)
+
+
 def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
     mixed = {"int8": 3, "float32": 2}
     front = (

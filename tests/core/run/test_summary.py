@@ -3,8 +3,10 @@
 import attrs
 import chameleon_core as cc
 import pytest
+from chameleon_core._errors import ExitCode
 from chameleon_core._loop.end.result import OperatorResult, RunResult, VariantResult
 from chameleon_core._network_result import NetworkResult
+from chameleon_core._pipeline.schema import Requirement
 from synthetic import run_synthetic, synthetic_document
 
 
@@ -73,6 +75,25 @@ def test_a_network_against_the_fastest_other(folder):
     ]
     assert "not timed" in lines(folder, network=attrs.evolve(network, latency_seconds=None))[0]
     assert lines(folder, network=attrs.evolve(network, failure="it broke")) == []
+
+
+def test_a_network_that_nothing_verified_says_so_and_misses_a_requirement(folder):
+    network = NetworkResult(latency_seconds=4e-3, folder="net", unverified="torch cannot: it broke")
+    words = "The network is delivered, not verified, since torch cannot: it broke."
+    speed = "The network takes 4.00 ms for one inference."
+    assert lines(folder, network=network)[:2] == [words, speed]
+    untimed = attrs.evolve(network, latency_seconds=None)
+    assert lines(folder, network=untimed)[:2] == [words, "It is not timed."]
+    require = Requirement(verified=True)
+    result = RunResult(folder=folder, seconds=1.0, operators=(), network=network, require=require)
+    assert result.missed == ["network: delivered, not verified, since torch cannot: it broke"]
+    assert result.exit_code == ExitCode.THRESHOLD_MISSED
+    assert attrs.evolve(result, require=None).exit_code == ExitCode.OK
+    right = attrs.evolve(result, network=attrs.evolve(network, unverified=None))
+    assert right.exit_code == ExitCode.OK
+    assert attrs.evolve(result, network=NetworkResult()).missed == [
+        "network: a verified one was asked for, but there is none"
+    ]
 
 
 def test_a_network_in_float32_is_not_compared_with_float32_alone(folder):

@@ -1,5 +1,6 @@
 """``chameleon verify``: a delivered network on the user's inputs, and the place of its errors."""
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ExitCode
+from chameleon_networks._commands import runs, verifying
 from chameleon_networks._commands.verifying import Comparison
 from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._evaluation.special_inputs import special_inputs
+from chameleon_networks._evaluation.verify import Sample
 from chameleon_networks._graph.relax_utils import mutate, relax, tvm
 from chameleon_networks._importers.options import OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import network_of
@@ -66,7 +70,7 @@ def run(forked_networks, tmp_path_factory):
     return output
 
 
-def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(run, capfd):
+def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(run, capfd, monkeypatch):
     data = run.with_name("data.py")
     words = ["verify", str(run / "network"), "--inputs", f"{data}:batches", "--json"]
     assert command_line(words) == ExitCode.OK
@@ -77,6 +81,7 @@ def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(run, c
     model = run.with_name("net.onnx")
     try:
         _write(model, "Tanh")
+        monkeypatch.setattr(runs, "check_unchanged", lambda _: None)
         assert command_line(words[:-1]) == ExitCode.NO_VALID_RESULT
     finally:
         _write(model)
@@ -165,3 +170,35 @@ def test_the_operator_of_torch_at_which_errors_begin(target, tmp_path):
     comparison = _comparison(network, target, tanh="relax.sin")
     cause = comparison.cause(network.samples(np.random.default_rng(0)), 0, 1e-3)
     assert cause.startswith("errors begin at operator tanh (net.py:11: "), cause
+
+
+class _Process(contextlib.AbstractContextManager):
+    """A process that runs a function."""
+
+    def __init__(self, run):
+        self.name, self.alive, self.outputs = "onnxruntime", True, run
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_special_inputs_are_compared_and_lead_to_an_operator(tmp_path, target, monkeypatch):
+    text = "(float[4, 8] x) => (float[4, 8] y) { y = Relu(x) }"
+    network = network_of(OnnxOptions(source=str(onnx_file(tmp_path / "net.onnx", text))))
+    right = _Process(lambda inputs: [np.maximum(inputs[0], 0)])
+    wrong = _Process(lambda inputs: [np.maximum(np.nan_to_num(inputs[0]), 0)])
+    monkeypatch.setattr(verifying, "reference_process", lambda *_, **__: right)
+    monkeypatch.setattr(verifying, "delivered_process", lambda *_, **__: wrong)
+    asked = []
+    monkeypatch.setattr(Comparison, "cause", lambda _, *place: asked.append(place) or "there")
+    comparison = attrs.evolve(
+        _comparison(network, target), manifest={"verification": {"tolerance": 1e-3}}
+    )
+    samples = [Sample(inputs=network.samples(np.random.default_rng(0)))]
+    plain = comparison.of(samples)
+    assert (plain.special, plain.cause, plain.outputs[0].right) == ("", "", True)
+    found = comparison.of(samples, special_inputs(network))
+    assert found.special.startswith("with NaN and infinities as inputs, output 0 has numbers")
+    assert found.cause == "there"
+    [[inputs, output, _]] = asked
+    assert (np.isnan(inputs[0]).any(), output) == (True, 0)

@@ -142,7 +142,7 @@ def test_what_depends_on_earlier_calls_is_refused(network, target, monkeypatch):
 
 
 def test_no_operator_is_blamed_if_the_network_is_compiled(network, target, monkeypatch):
-    monkeypatch.setattr(worker, "_profiled", lambda *_: ([np.zeros((400, 20), "f")], []))
+    monkeypatch.setattr(worker, "_profiled", lambda *_: ([np.zeros((400, 20), "f")], [], None))
     monkeypatch.setattr(worker, "first_unsupported_operator", lambda *_: "a blamed operator")
     with pytest.raises(ConfigError, match="compared with torch"):
         NetworkCheck(network("ordered"), target, 2).report(["NHWC"])

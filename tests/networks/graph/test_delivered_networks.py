@@ -1,6 +1,7 @@
 """Small networks end to end: compiled with random configurations, verified, loaded elsewhere."""
 
 import json
+import os
 
 import attrs
 import chameleon_networks
@@ -108,15 +109,34 @@ def test_an_onnx_file_is_delivered_without_onnxruntime(delivery_of, tmp_path, mo
     weights = np.random.default_rng(0).standard_normal((16, 8, 3, 3), np.float32)
     file = onnx_file(tmp_path / "net.onnx", text, w=weights)
     # Not in the worker either, a process that starts anew: the module of that name there raises.
-    (tmp_path / "onnxruntime.py").write_text("raise ImportError('none here')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "onnxruntime.py").write_text("raise ModuleNotFoundError(name='onnxruntime')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(processes, "ChildProcess", ChildProcess)
     options = OnnxOptions(source=str(file), compare=False)
     source = NetworkFrontend(OnnxNetwork(options))
     result = source.deliver(delivery_of(source))
     assert result.failure is None
-    assert result.reference == "untuned"
+    assert (result.reference, result.unverified) == ("onnx.reference", None)
     assert result.max_relative_error < 1e-5
+
+
+def test_a_network_that_nothing_else_runs_is_delivered_but_not_verified(
+    delivery_of, tmp_path, monkeypatch
+):
+    text = "(float[4, 8] x) => (float[4, 8] y) { y = com.microsoft.Gelu(x) }"
+    file = onnx_file(tmp_path / "net.onnx", text, opsets='"" : 18, "com.microsoft" : 1')
+    for name in ("onnxruntime", "openvino"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError(name='{name}')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(processes, "ChildProcess", ChildProcess)
+    source = NetworkFrontend(OnnxNetwork(OnnxOptions(source=str(file), compare=False)))
+    delivery = delivery_of(source)
+    result = source.deliver(delivery)
+    assert (result.failure, result.reference) == (None, "untuned")
+    assert result.unverified.startswith("onnxruntime cannot: ")
+    assert "onnx.reference cannot: " in result.unverified
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert manifest["verification"]["unverified"] == result.unverified
 
 
 SCRIPT = """

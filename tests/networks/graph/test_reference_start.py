@@ -41,9 +41,12 @@ class Process(contextlib.AbstractContextManager[Any]):
 def opened(monkeypatch, tmp_path):
     """Makes baselines of a framework that starts, or does not, and of what TVM makes untuned."""
 
-    def make(stack, process, untuned=None, **more):
+    def make(stack, process, untuned=None, others=(), **more):
         def started(network, name, *, threads, warm_up=(), wait=True):
             assert (name in network.frameworks, threads) == (name == "torch", 2)
+            if other := next((other for other in others if other.name == name), None):
+                other.opened()
+                return other
             process.started += 1
             return process
 
@@ -51,6 +54,7 @@ def opened(monkeypatch, tmp_path):
         monkeypatch.setattr(Baselines, "_untuned", lambda self: untuned)
         options = SimpleNamespace(compare=False)
         network = SimpleNamespace(frameworks=("torch",), left_out={}, options=options, programs={})
+        network.references = ("torch", *(other.name for other in others))
         delivery = SimpleNamespace(threads=2)
         return Baselines(network, delivery, tmp_path, stack, **more)
 
@@ -108,6 +112,17 @@ def test_one_that_does_not_start_makes_room_for_the_untuned_network(opened):
         programs = opened(stack, Process("torch", problem="it is broken"), untuned)
         assert programs.reference is untuned
         assert programs.left_out == {"torch": "it is broken"}
+        assert programs.unverified == "torch cannot: it is broken"
+
+
+def test_another_implementation_takes_its_place_before_the_untuned_network(opened):
+    others = [Process("first", problem="it is not installed"), Process("second")]
+    with contextlib.ExitStack() as stack:
+        broken = Process("torch", problem="it is broken")
+        programs = opened(stack, broken, Process("untuned"), others)
+        assert programs.reference is others[1]
+        assert programs.unverified is None
+    assert others[1].ended
 
 
 def test_without_any_nothing_is_delivered(opened):

@@ -36,19 +36,19 @@ def network_sentence(summary: RunView.Network) -> str:
     result = summary.result
     if result.failure is not None:
         return f"network: not delivered; {result.failure}"
+    doubt = "" if result.unverified is None else f"; {result.status}, since {result.unverified}"
     if summary.compared:
         what = "network, one inference in each bucket" if result.buckets else "network"
-        return (
-            f"{what}: {duration(summary.seconds)}, from the comparison at the end{_beside(summary)}"
-        )
+        took = f"{duration(summary.seconds)}, from the comparison at the end{_beside(summary)}"
+        return f"{what}: {took}{doubt}"
     compiled = "delivered, but not timed" if result.delivered else "not compiled yet"
     if summary.seconds is None:
-        return f"network: {compiled}; none of its {summary.operators} operators has a time"
+        return f"network: {compiled}; none of its {summary.operators} operators has a time{doubt}"
     every = summary.measured == summary.operators
     which = "its" if every else f"{summary.measured} of its"
     return (
         f"network: {compiled}; {which} {summary.operators} operators take "
-        f"{duration(summary.seconds)} together, each alone as the search measured it"
+        f"{duration(summary.seconds)} together, each alone as the search measured it{doubt}"
     )
 
 
@@ -147,7 +147,7 @@ def network_lines(network: NetworkResult) -> list[str]:
         return []
     error = f"largest relative error {network.max_relative_error:.1e}"
     if network.delivered_seconds is not None:
-        error = f"verified after {network.delivered_seconds:.1f} s, {error}"
+        error = f"{network.status} after {network.delivered_seconds:.1f} s, {error}"
     before = [f"layout: {network.layout.summary}"] if network.layout else []
     if network.precision_summary:
         before.append(f"precision: {network.precision_summary}")
@@ -285,11 +285,13 @@ def _remark(kernel: NetworkResult.Kernel, unmeasured: Collection[str]) -> str:
 def network_remarks(network: NetworkResult) -> list[str]:
     """Lines about a network's verification, unmeasured operators, memory and missing rivals."""
     own = network.own_precision
-    # Without a framework, the frontend compares with the network that TVM compiles without tuning.
     reference = "TVM without tuning" if network.reference == "untuned" else network.reference
     if reference and network.reference_day:
         reference += f", whose answers are of {network.reference_day}"
-    verified = [reference and f"compared with {reference}", network.conditioning]
+    verified = [reference and f"compared with {reference}", network.disagreement]
+    verified.append(network.conditioning)
+    if network.unverified is not None:
+        verified.insert(0, f"{network.status}, since {network.unverified}")
     if own is not None and own.reference:
         verified.append(f"in {own.dtype} {own.max_relative_error:.1e} off {own.reference}")
     guesses: dict[tuple[str, str], list[str]] = {}

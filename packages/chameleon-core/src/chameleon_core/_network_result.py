@@ -43,6 +43,10 @@ class InferenceResult:
         reference: the framework with whose outputs the network's were compared.
         reference_day: the day on which an earlier run had the framework compute these outputs, as
             ``2026-11-25``; None if this run did.
+        unverified: the reason why no other implementation can check the outputs, so that they were
+            only compared with those of the same network without tuning. None if one did.
+        disagreement: a sentence about another implementation that is wrong, as ``reference`` shows;
+            None if there is none.
         conditioning: a warning that the reference's own rounding errors are large. None if they are
             small.
         own_precision: the comparison with a framework in half precision; None if the network is not
@@ -99,6 +103,8 @@ class InferenceResult:
     max_relative_error: float | None = None
     reference: str | None = None
     reference_day: str | None = None
+    unverified: str | None = None
+    disagreement: str | None = None
     conditioning: str | None = None
     own_precision: OwnPrecision | None = None
 
@@ -389,8 +395,13 @@ class NetworkResult(InferenceResult):
 
     @property
     def delivered(self) -> bool:
-        """Whether the folder holds a verified network."""
+        """Whether the folder holds a network that passed the comparison with its reference."""
         return self.folder is not None and self.failure is None
+
+    @property
+    def status(self) -> str:
+        """``verified``, or ``delivered, not verified`` if no other implementation checked it."""
+        return "verified" if self.unverified is None else "delivered, not verified"
 
     def slower(self, alone: Mapping[str, float | None] | None = None) -> str | None:
         """A message that the network is slower than its fastest rival, and in which kernels.

@@ -28,6 +28,7 @@ FRONTENDS = tuple(
         options=options,
         precisions=PRECISIONS,
         complete="chameleon_networks._artifact.load:check_files",
+        unchanged="chameleon_networks._artifact.sources:check_source_files",
         detect=detect and f"chameleon_networks._importers.source_checks:{detect}",
     )
     for name, summary, options, detect in (

@@ -23,6 +23,7 @@ def network_part(record: RunRecord) -> dict[str, Any]:
     return {
         "failure": network.failure,
         "folder": network.folder,
+        "status": network.status,
         "error": network.max_relative_error,
         "delivered_seconds": network.delivered_seconds,
         "layout": network.layout,

@@ -14,7 +14,7 @@ from chameleon_core._event_bus import EventBus, event_log
 from chameleon_core._events import RunFinished, RunStarted
 from chameleon_core._loop.context import RunContext, RunTotals
 from chameleon_core._loop.end.comparison import Baselines, compared_results
-from chameleon_core._loop.end.delivery import deliver, unless_gone
+from chameleon_core._loop.end.delivery import check_unchanged, deliver, unless_gone
 from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.interruption import Interruption
 from chameleon_core._loop.plugin_contract import contract_of
@@ -64,10 +64,12 @@ def run_pipeline(
     Raises:
         ConfigError: the model or the target does not fit the pipeline.
         PluginError: a plugin breaks its contract.
-        RunFolderError: the folder is locked, cannot be written, or belongs to another pipeline.
+        RunFolderError: the folder is locked, cannot be written, or belongs to another pipeline. Or
+            a file of the model has changed since the run delivered it.
         RunInterrupted: the run was stopped; all measurements are saved.
     """
     with RunFolder(pipeline.output, fresh=fresh) as folder:
+        check_unchanged(folder.path, pipeline.model)
         folder.claim(pipeline, dump_yaml(dict(pipeline.document), comment=pipeline.origin))
         finished = folder.finished(pipeline)
         if finished is not None:

@@ -203,6 +203,8 @@ class Requirement:
         min_ratio: the smallest accepted ratio of the baseline's time to the tuned kernel's time,
             for every operator. None means no such requirement.
         against: the name of the baseline for ``min_ratio``; None without ``min_ratio``.
+        verified: whether another implementation must have computed the outputs that the delivered
+            network's outputs were compared with.
     """
 
     network_ratio: float | None = option(
@@ -212,12 +214,17 @@ class Requirement:
         None, "smallest accepted speed of every operator relative to the baseline's", above=0.0
     )
     against: str | None = option(None, "name of the baseline for min_ratio")
+    verified: bool = option(
+        False, "whether another implementation must have verified the network's outputs"
+    )
 
     def __attrs_post_init__(self) -> None:
         if (self.min_ratio is None) != (self.against is None):
             raise ValueError("'min_ratio' and 'against' belong together")
-        if self.min_ratio is None and self.network_ratio is None:
-            raise ValueError("asks for nothing; name 'network_ratio', or 'min_ratio' and 'against'")
+        if self.min_ratio is None and self.network_ratio is None and not self.verified:
+            raise ValueError(
+                "asks for nothing; name 'verified', 'network_ratio', or 'min_ratio' and 'against'"
+            )
 
 
 @attrs.frozen(kw_only=True)

@@ -52,11 +52,15 @@ class FrontendRecord(PluginRecord):
             network's folder, and it raises RuntimeError if a file is missing or damaged. Any other
             exception is a fault of the plugin, and counts for nothing. Empty if Chameleon only
             checks that the folder exists.
+        unchanged: ``"module:function"`` that checks that the model of a delivered network has not
+            changed since. Its argument is the network's folder, and it raises a ChameleonError if a
+            file of the model has changed. Empty without such a check.
     """
 
     precisions: tuple[str, ...] = ()
     detect: str = ""
     complete: str = ""
+    unchanged: str = ""
 
 
 @attrs.frozen(kw_only=True)

@@ -17,7 +17,7 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
 
 from chameleon_networks._artifact.buckets import Buckets, Manifest
 from chameleon_networks._artifact.dispatch import PaddingTest, all_padding_tests, dispatch_table
-from chameleon_networks._evaluation.processes import NetworkProcess, framework_process
+from chameleon_networks._evaluation.processes import NetworkProcess, reference_process
 from chameleon_networks._evaluation.verify import Run, compare, samples_of
 from chameleon_networks._importers.imported_network import BucketedNetwork
 
@@ -123,12 +123,12 @@ def _of_sign(sign: int, inputs: Arrays) -> Arrays:
 
 def _reference(bucketed: BucketedNetwork, extents: tuple[int, ...], threads: int) -> NetworkProcess:
     network = bucketed.with_extents(extents)
-    name = network.frameworks[0]
+    inputs = network.samples(np.random.default_rng(0))
     try:
-        return framework_process(network, name, threads=threads)
+        return reference_process(network, inputs, threads=threads)
     except ChameleonError as error:
         raise ConfigError(
-            f"padding cannot be verified, since {name} does not run the network with "
+            f"padding cannot be verified, since nothing else runs the network with "
             f"{bucketed.named(extents)}: {error}",
             hint=f"{error.hint} Without `pad` nothing is padded, and this is not needed.",
         ) from error

@@ -42,11 +42,16 @@ from chameleon_networks._compile.unsupported_operator import (
 from chameleon_networks._evaluation.messages import network_from, preload
 from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs, cache_of
 from chameleon_networks._evaluation.profile import Profiler, summed
+from chameleon_networks._evaluation.special_inputs import special_inputs
 from chameleon_networks._evaluation.verify import (
     Expected,
+    OutputCheck,
+    Run,
+    SpecialCheck,
     are_finite,
     check_finite,
     compare_outputs,
+    jittered,
     perturbed,
     samples_of,
 )
@@ -59,19 +64,21 @@ log = structlog.get_logger()
 
 
 class Reference:
-    """The outputs of a network's first framework, computed in a thread while TVM compiles.
+    """The outputs of a network's first reference that runs, computed while TVM compiles.
 
     Attributes:
-        expected: The framework's outputs. None before ``wait``, or if the framework is not
-            installed.
+        name: The name of the reference; before ``wait``, of the one that is tried first.
+        expected: The reference's outputs. None before ``wait``, or if no reference is installed.
         seconds: Seconds of one inference, measured in ``wait`` while nothing else runs.
     """
 
     def __init__(self, network: ImportedNetwork, threads: int) -> None:
-        self.name: str = network.frameworks[0]
+        self.name: str = network.references[0]
         self.expected: Expected | None = None
         self.seconds = math.inf
         self._samples = samples_of(network.samples)
+        self._special = special_inputs(network)
+        self._checks: list[SpecialCheck] = []
         self.inputs = self._samples[0]
         self._network = network
         self._threads = threads
@@ -91,15 +98,17 @@ class Reference:
         if self.expected is not None:
             return
         try:
-            run, answers = self._asked.result()
+            self.name, run, answers = self._asked.result()
             *others, again = self._pool.submit(self._timed, run).result()
+            special = self._pool.submit(self._special_outputs, run).result()
         except ImportError:
             return
         # The framework runs the user's code, which may raise anything.
         except Exception as error:
             raise ConfigError(
                 f"{self.name} cannot run the network on random inputs: {first_line(error)}",
-                hint="Nothing could be checked against it; call the network by hand.",
+                hint="Nothing could be checked against it; call the network by hand. With "
+                "`check: false` it is delivered unverified.",
             ) from error
         check_finite(self.name, [answers])
         problem = compare_outputs(again, answers).problem
@@ -109,18 +118,64 @@ class Reference:
                 hint="A delivered network remembers nothing. Make what this one keeps from call to "
                 "call, as in a buffer, one of its inputs and one of its outputs.",
             )
+        self._checks = [
+            SpecialCheck(one, outputs, self._rounded_outputs, lenient=not one.is_finite)
+            for one, outputs in zip(self._special, special, strict=True)
+            if outputs is not None
+        ]
+        if self.seconds >= _SLOW_SECONDS:  # the delivery checks the rest
+            self._checks = []
         self.expected = Expected(
-            [self.inputs], [answers], self._exact, rounded=self._network.has_quantized_activations
+            [self.inputs],
+            [answers],
+            self._exact,
+            rounded=self._network.has_quantized_activations,
+            special=self._checks,
         )
         kept, outputs = self._network.kept, [answers, *others]
         if isinstance(kept, NetworkCache) and are_finite(outputs):
             kept.store_outputs(
-                ReferenceOutputs(reference=self.name, outputs=outputs), self._samples
+                ReferenceOutputs(reference=self.name, outputs=outputs, special=special),
+                self._samples,
+                self._special,
             )
 
-    def _answers(self) -> tuple[Any, Arrays]:
-        run = self._network.framework(self.name, self._threads)
-        return run, run(_copies(self.inputs))
+    def _answers(self) -> tuple[str, Any, Arrays]:
+        """Run the first reference that can: its name, itself and its outputs."""
+        problems: list[Exception] = []
+        for name in self._network.references:
+            try:
+                run = self._network.framework(name, self._threads)
+                return name, run, run(_copies(self.inputs))
+            except Exception as error:  # noqa: BLE001 - of any class, by the user's code
+                log.warning("network_not_run", by=name, problem=first_line(error))
+                problems.append(error)
+        raise next((one for one in problems if not isinstance(one, ImportError)), problems[0])
+
+    def arbitrated(self, ours: Run, verdict: OutputCheck) -> OutputCheck:
+        """Let a third implementation decide whether the network or the reference is wrong."""
+        for name in self._network.arbiters:
+            if name == self.name:
+                continue
+            try:
+                run = self._network.framework(name, self._threads)
+                answers = run(_copies(self.inputs))
+                others = zip(self._special, self._special_outputs(run), strict=True)
+            except Exception as error:  # noqa: BLE001 - of any class, by any framework
+                log.info("no_opinion", by=name, problem=first_line(error))
+                continue
+            answered = {check.special.label for check in self._checks}
+            checks = [
+                SpecialCheck(one, outputs, lambda _: (), lenient=not one.is_finite)
+                for one, outputs in others
+                if outputs is not None and one.label in answered
+            ]
+            own = Expected([self.inputs], [answers], lambda: None, special=checks).verdict(ours)
+            if own.problem is None:
+                log.warning("reference_is_wrong", reference=self.name, problem=verdict.problem)
+                self.name = name
+                return own
+        return verdict
 
     def _timed(self, run: Any) -> list[Arrays]:
         """The outputs for other inputs, then those for the same inputs again."""
@@ -132,16 +187,33 @@ class Reference:
         self.seconds = min(seconds)
         return answers
 
-    def _exact(self) -> list[Arrays] | None:
+    def _special_outputs(self, run: Any) -> list[Arrays | None]:
+        """The outputs for special inputs; None for inputs that the reference refuses."""
+        outputs: list[Arrays | None] = []
+        for one in self._special:
+            try:
+                outputs.append(run(_copies(one.inputs)))
+            except Exception as error:  # noqa: BLE001 - of any class, by the user's code
+                log.debug("inputs_refused", inputs=one.label, problem=first_line(error))
+                outputs.append(None)
+        return outputs
+
+    def _rounded_outputs(self, inputs: Arrays) -> list[Arrays]:
+        """The reference's outputs in other roundings, to see how much they matter."""
+        _, run, _ = self._asked.result()
+        return [run(jittered(inputs)), *(self._exact(inputs) or ())]
+
+    def _exact(self, inputs: Arrays | None = None) -> list[Arrays] | None:
         """The outputs in float64, or for perturbed inputs; None if they cannot be computed."""
+        inputs = self.inputs if inputs is None else inputs
         if self._network.has_quantized_activations:
-            run, _ = self._asked.result()
-            return [run(perturbed(_copies(self.inputs)))]
+            _, run, _ = self._asked.result()
+            return [run(perturbed(_copies(inputs)))]
         exact = self._network.exact
         if exact is None:
             return None
         try:
-            return [self._network.framework(exact, self._threads)(_copies(self.inputs))]
+            return [self._network.framework(exact, self._threads)(_copies(inputs))]
         except Exception as error:  # noqa: BLE001 - only a better reason is lost
             log.warning("network_not_run", by=exact, problem=first_line(error))
             return None
@@ -256,9 +328,16 @@ class NetworkCheck:
             if expected is None or not self._runs_here():
                 return CheckReport(layout=layout)
             self.steps.begin("run")
-            outputs, kernels = _profiled(folder, reference.inputs)
-        self.steps.begin("compare")
-        verdict = expected.verdict(lambda _: outputs)
+            outputs, kernels, run = _profiled(folder, reference.inputs)
+            self.steps.begin("compare")
+
+            def ours(inputs: Arrays) -> Arrays:
+                return outputs if inputs is reference.inputs else run(inputs)
+
+            verdict = expected.verdict(ours)
+            if verdict.problem is not None:
+                verdict = reference.arbitrated(ours, verdict)
+        name = reference.name
         if verdict.problem is not None:
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}")
         conditioning = expected.conditioning
@@ -305,7 +384,7 @@ class NetworkCheck:
         return False
 
 
-def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[NetworkResult.Kernel]]:
+def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[NetworkResult.Kernel], Run]:
     """Run the network as a delivered one: its outputs, and the seconds of its kernels."""
     network = load(folder)
     profiler = Profiler(folder, inputs)
@@ -315,7 +394,12 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[NetworkResult.K
         # arguments.
         network(*inputs)
         runs = [profiler.run() for _ in range(_RUNS)]
-    return profiler.outputs, summed(runs, profiler.tasks)
+
+    def run(inputs: Arrays) -> Arrays:
+        outputs = network(*inputs)
+        return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+
+    return profiler.outputs, summed(runs, profiler.tasks), run
 
 
 if __name__ == "__main__":

@@ -21,10 +21,17 @@ from chameleon_cli.api import trust_option
     type=click.FloatRange(min=0.0, min_open=True),
     help="The largest error, in place of precision.max_error of the pipeline.",
 )
+@click.option("--fresh", is_flag=True, help="Read the model anew if its files have changed.")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
-    folder: Path, *, output: Path | None, max_error: float | None, trust_source: bool, as_json: bool
+    folder: Path,
+    *,
+    output: Path | None,
+    max_error: float | None,
+    fresh: bool,
+    trust_source: bool,
+    as_json: bool,
 ) -> None:
     """Compile, verify and time the network of folder RUN with its best measured kernels.
 
@@ -34,5 +41,7 @@ def command(
     """
     from chameleon_networks._commands.compiling import compile_run, show  # noqa: PLC0415 - --help is quick
 
-    result = compile_run(folder, output, max_error, trust_source=trust_source)
-    show(folder, result, as_json=as_json)
+    result, verified = compile_run(
+        folder, output, max_error, fresh=fresh, trust_source=trust_source
+    )
+    show(folder, result, as_json=as_json, verified=verified)

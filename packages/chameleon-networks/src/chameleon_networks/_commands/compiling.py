@@ -14,14 +14,15 @@ from chameleon_networks._commands import runs
 
 
 def compile_run(
-    folder: Path, output: Path | None, max_error: float | None, *, trust_source: bool
-) -> NetworkResult:
-    """Compile the network of a run folder again from stored measurements, without tuning."""
+    folder: Path, output: Path | None, max_error: float | None, *, fresh: bool, trust_source: bool
+) -> tuple[NetworkResult, bool]:
+    """Compile the network of a run again, without tuning, and say if it must be verified."""
     with results_alone(), RunView(folder) as run:
         pipeline = run.subject(trust_source=trust_source)
         if max_error is not None:
             pipeline = runs.with_max_error(pipeline, max_error)
-        return runs.network_of(pipeline, run).deliver(
+        require = run.document.get("require") or {}
+        result = runs.network_of(pipeline, run, fresh=fresh).deliver(
             Delivery(
                 target=run.target,
                 winners=(*run.winners, *run.guesses(pipeline)),
@@ -31,10 +32,11 @@ def compile_run(
                 measures=run.document.get("budget", {}).get("measurements") != 0,
             )
         )
+        return result, bool(require.get("verified"))
 
 
-def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
-    """Print the result of ``chameleon compile``; exit with an error if no network was delivered."""
+def show(folder: Path, result: NetworkResult, *, as_json: bool, verified: bool) -> None:
+    """Print the result of ``chameleon compile``; exit with an error if it is not as required."""
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:
@@ -46,3 +48,5 @@ def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
         error = ChameleonError(result.failure, hint="See the log above for the reason.")
         click.echo(str(error), err=True)
         raise SystemExit(ExitCode.NO_VALID_RESULT)
+    if verified and result.unverified is not None:
+        raise SystemExit(ExitCode.THRESHOLD_MISSED)

@@ -12,7 +12,7 @@ from chameleon_core.api import RunFile, RunView, check_tasks, words
 from chameleon_core.plugin_api import ConfigError, Delivery, RunFolderError
 from chameleon_tvm.api import Exported
 
-from chameleon_networks._commands.runs import threads_of
+from chameleon_networks._commands.runs import check_unchanged, threads_of
 from chameleon_networks._export.bundles import (
     write_c_bundles,
     write_libraries,
@@ -36,6 +36,7 @@ def export_run(
     """Write the winners of a run in another form."""
     with results_alone():
         with RunView(folder) as run:
+            check_unchanged(folder)
             # Only the form `metaschedule` needs the model as well as the records.
             pipeline = run.subject(trust_source=trust_source or form != METASCHEDULE)
             measured = run.winners

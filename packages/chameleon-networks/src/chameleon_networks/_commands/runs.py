@@ -8,6 +8,7 @@ import attrs
 from chameleon_core.api import RunFile, RunView
 from chameleon_core.plugin_api import ConfigError, RunFolderError, Subject
 
+from chameleon_networks._artifact.sources import check_source_files
 from chameleon_networks._frontends.bucketed import ShapeFrontend
 from chameleon_networks._frontends.lazy import LazyFrontend
 
@@ -24,8 +25,10 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
     return attrs.evolve(pipeline, sections={**pipeline.sections, "precision": precision})
 
 
-def network_of(pipeline: Subject, run: RunView) -> ShapeFrontend:
-    """Read the network of a run, in the layout (order of axes) that the run chose."""
+def network_of(pipeline: Subject, run: RunView, *, fresh: bool = False) -> ShapeFrontend:
+    """Read the network of a run in its layout, perhaps although its files have changed."""
+    if not fresh:
+        check_unchanged(run.folder)
     frontend = run.frontend(pipeline)
     if not isinstance(frontend, LazyFrontend):
         raise ConfigError(
@@ -33,6 +36,12 @@ def network_of(pipeline: Subject, run: RunView) -> ShapeFrontend:
             hint="Runs on builtin, torch and onnx models can be compiled.",
         )
     return frontend.work
+
+
+def check_unchanged(folder: Path) -> None:
+    """Check that no file of the model has changed since a run delivered the network."""
+    if (folder / RunFile.NETWORK).is_dir():
+        check_source_files(folder / RunFile.NETWORK)
 
 
 def delivered_in(folder: Path) -> Path:

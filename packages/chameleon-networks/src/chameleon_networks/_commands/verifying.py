@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,13 @@ from chameleon_networks._commands import runs
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation import verify
-from chameleon_networks._evaluation.processes import delivered_process, framework_process
+from chameleon_networks._evaluation.processes import (
+    NetworkProcess,
+    delivered_process,
+    framework_process,
+    reference_process,
+)
+from chameleon_networks._evaluation.special_inputs import special_inputs
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
@@ -62,6 +69,8 @@ class Verification:
         batches: Number of compared batches of inputs.
         tolerance: The largest allowed error. None if any error is allowed.
         outputs: The error of each output.
+        special: A sentence about special inputs, such as NaN, for which the network is wrong. Empty
+            if there are none, or if they were not compared.
         cause: A sentence that names the operator at which errors begin. Empty if all errors are
             within the tolerance.
     """
@@ -70,6 +79,7 @@ class Verification:
     batches: int
     tolerance: float | None
     outputs: tuple[OutputError, ...]
+    special: str = ""
     cause: str = ""
 
 
@@ -94,7 +104,10 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
                 kernels=kernels,
                 target=run.target,
                 threads=runs.threads_of(run),
-            ).of(_samples(frontend.network, inputs))
+            ).of(
+                _samples(frontend.network, inputs),
+                special_inputs(frontend.network) if inputs is None else (),
+            )
             for name, frontend in work.by_bucket.items()
         }
 
@@ -109,9 +122,10 @@ def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) ->
     for name, one in buckets.items():
         if not as_json:
             _show_bucket(name, one)
-        if one.cause:
-            click.echo(f"error: {one.cause}", err=True)
-    if any(not output.right for one in buckets.values() for output in one.outputs):
+        for problem in filter(None, (one.special, one.cause)):
+            click.echo(f"error: {problem}", err=True)
+    wrong = any(not output.right for one in buckets.values() for output in one.outputs)
+    if wrong or any(one.special for one in buckets.values()):
         raise SystemExit(ExitCode.NO_VALID_RESULT)
 
 
@@ -167,17 +181,22 @@ class Comparison:
     target: str
     threads: int
 
-    def of(self, samples: Sequence[verify.Sample]) -> Verification:
-        """Compare the delivered network's outputs with its framework's outputs for some samples."""
-        reference = self.network.frameworks[0]
+    def of(
+        self, samples: Sequence[verify.Sample], special: Sequence[verify.SpecialInputs] = ()
+    ) -> Verification:
+        """Compare the delivered network's outputs with its framework's, also for special inputs."""
         inputs = [sample.inputs for sample in samples]
-        with framework_process(self.network, reference, threads=self.threads) as process:
+        with reference_process(self.network, inputs[0], threads=self.threads) as process:
+            reference = process.name
             answers = [process.outputs(arrays) for arrays in inputs]
+            checks = [] if self._is_reduced else list(self._checks(special, process))
         with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
             given = [sample.run(ours.outputs) for sample in samples]
+            scales, allowed = verify.magnitudes(answers), self._allowed
+            found = [(one, one.problem(ours.outputs, scales, allowed)) for one in checks]
         wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=True)]
         errors = _errors(given, wanted)
-        tolerance = self._tolerance(float(errors.max()), inputs, answers)
+        tolerance = self._tolerance(reference, float(errors.max()), inputs, answers)
         outputs = tuple(
             OutputError(
                 shape=array.shape,
@@ -187,24 +206,54 @@ class Comparison:
             for array, error in zip(wanted[0], errors.max(axis=0).tolist(), strict=True)
         )
         wrong = np.argwhere(errors > tolerance).tolist()
+        cause = self.cause(inputs[wrong[0][0]], wrong[0][1], tolerance) if wrong else ""
+        check, problem = next((pair for pair in found if pair[1]), (None, None))
+        if check is not None and not wrong:
+            cause = self.cause(check.special.inputs, check.wrong_output, tolerance)
         return Verification(
             reference=reference,
             batches=len(samples),
             tolerance=tolerance if math.isfinite(tolerance) else None,
             outputs=outputs,
-            cause=self.cause(inputs[wrong[0][0]], wrong[0][1], tolerance) if wrong else "",
+            special=problem or "",
+            cause=cause,
         )
 
+    def _checks(
+        self, special: Sequence[verify.SpecialInputs], process: NetworkProcess
+    ) -> Iterator[verify.SpecialCheck]:
+        """Let the framework compute its outputs for special inputs, unless it refuses them."""
+        fused = bool(self.kernels.winners)
+        for one in special:
+            if process.alive:
+                with contextlib.suppress(ChameleonError):
+                    outputs, lenient = process.outputs(one.inputs), fused and not one.is_finite
+                    yield verify.SpecialCheck(one, outputs, self._rounded, lenient=lenient)
+
+    def _rounded(self, inputs: Arrays) -> list[Arrays]:
+        """The framework's outputs in other roundings."""
+        with reference_process(self.network, inputs, threads=self.threads) as process:
+            answers = [process.outputs(verify.jittered(inputs))]
+        if self.network.exact is not None:
+            exact = framework_process(self.network, self.network.exact, threads=self.threads)
+            with exact as process:
+                answers.append(process.outputs(inputs))
+        return answers
+
+    @property
+    def _allowed(self) -> float:
+        allowed = self.manifest["verification"]["tolerance"]
+        return math.inf if allowed is None else float(allowed)
+
     def _tolerance(
-        self, error: float, inputs: Sequence[Arrays], answers: Sequence[Arrays]
+        self, reference: str, error: float, inputs: Sequence[Arrays], answers: Sequence[Arrays]
     ) -> float:
         """The error that the delivery allowed, or more if the framework rounds by more."""
-        allowed = self.manifest["verification"]["tolerance"]
-        allowed = math.inf if allowed is None else float(allowed)
+        allowed = self._allowed
         if error <= allowed or error > verify.LARGEST_TOLERANCE or self._is_reduced:
             return allowed
         rounded = self.network.has_quantized_activations
-        name = self.network.frameworks[0] if rounded else self.network.exact
+        name = reference if rounded else self.network.exact
         if name is None:
             return allowed
         try:

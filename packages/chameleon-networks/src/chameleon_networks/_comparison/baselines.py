@@ -28,6 +28,7 @@ from chameleon_networks._evaluation.processes import (
     NetworkProcess,
     delivered_process,
     framework_process,
+    reasons,
 )
 from chameleon_networks._evaluation.verify import perturbed
 from chameleon_networks._graph.prepare import prepare_module
@@ -46,6 +47,7 @@ class Baselines:
 
     Attributes:
         left_out: The reason why each framework that was not timed is missing, by name.
+        unverified: The reason why the reference is TVM itself. None if it is not, or is not known.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Baselines:
         self.left_out = dict(network.left_out) if network.options.compare else {}
         self._reader = None if reader is None else stack.enter_context(reader)
         self._warm_up = warm_up or ()
+        self.unverified: str | None = None
         if warm_up is not None:
             _ = self._first
 
@@ -72,7 +75,7 @@ class Baselines:
     def _first(self) -> NetworkProcess:
         if self._reader is not None:
             return self._reader
-        process = self._process(self._network.frameworks[0], warm_up=self._warm_up, wait=False)
+        process = self._process(self._network.references[0], warm_up=self._warm_up, wait=False)
         return self._stack.enter_context(process)
 
     def _process(self, name: str, **options: Any) -> NetworkProcess:
@@ -90,7 +93,8 @@ class Baselines:
 
     @cached_property
     def reference(self) -> NetworkProcess:
-        """The process of the first framework, or else of TVM without tuning."""
+        """The process of the first reference that runs, or else of TVM without tuning."""
+        problems: dict[str, ChameleonError] = {}
         try:
             self._first.opened()
         except ChameleonError as error:
@@ -100,15 +104,32 @@ class Baselines:
                 del self._first
                 return self.reference
             self._not_run(self._first.name, error)
+            problems[self._first.name] = error
         else:
             return self._first
-        process = self._untuned()
-        if process is None:
+        for name in self._network.references[1:]:
+            try:
+                process = self._process(name, warm_up=self._warm_up)
+            except ChameleonError as error:
+                self._not_run(name, error)
+                problems[name] = error
+            else:
+                return self._stack.enter_context(process)
+        self.unverified = reasons(problems)
+        untuned = self._untuned()
+        if untuned is None:
             raise ChameleonError(
                 f"neither {self._first.name} nor TVM without tuning can run the network",
                 hint="The log says why; without a reference nothing is delivered.",
             )
-        return process
+        return untuned
+
+    def restart_reference(self) -> None:
+        """Let the reference start again when it is needed next, if its process has ended."""
+        if not self.reference.alive:
+            self._reader = None
+            for name in ("reference", "_first"):
+                vars(self).pop(name, None)
 
     def opened(self, name: str) -> NetworkProcess | None:
         """Start a process that runs the network with a framework, or return None if it fails."""
@@ -123,7 +144,7 @@ class Baselines:
         if self._network.has_quantized_activations:
             return [self.reference.outputs(perturbed(inputs)) for inputs in samples]
         name = self._network.exact
-        if name is None or self.reference.name not in self._network.frameworks:
+        if name is None or self.reference.name == UNTUNED:
             return None
         try:
             with self._process(name) as process:
@@ -179,7 +200,8 @@ class Baselines:
         """Start the other processes together, since each compiles on one core for seconds."""
         starting = [
             self._stack.enter_context(self._process(name, warm_up=[inputs], wait=False))
-            for name in self._network.frameworks[1:]
+            for name in self._network.frameworks
+            if name != self.reference.name and name not in self.left_out
         ]
         # The networks are Chameleon's, the reference, the starting ones, and TVM's without tuning.
         of = 3 + len(starting)

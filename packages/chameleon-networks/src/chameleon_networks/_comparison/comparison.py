@@ -27,6 +27,7 @@ from chameleon_networks._evaluation.processes import (
     NetworkProcess,
     delivered_process,
     framework_process,
+    reference_process,
 )
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
@@ -127,11 +128,12 @@ def _reference(
     asked: Compared, processes: Sequence[NetworkProcess]
 ) -> contextlib.AbstractContextManager[NetworkProcess]:
     """The process of the reference in float32, which is opened for now if it is not timed."""
-    name = asked.network.frameworks[0]
+    name = asked.network.references[0]
     timed = next((process for process in processes if process.name == name), None)
     if timed is not None:
         return contextlib.nullcontext(timed)
-    return framework_process(asked.network, name, threads=asked.threads)
+    inputs = asked.network.samples(np.random.default_rng(0))
+    return reference_process(asked.network, inputs, threads=asked.threads)
 
 
 def _with_errors(

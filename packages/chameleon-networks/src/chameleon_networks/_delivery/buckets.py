@@ -25,6 +25,7 @@ from chameleon_networks._artifact.dispatch import (
     padding_tests,
 )
 from chameleon_networks._artifact.load import Manifest
+from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import read_manifest, write_loader, write_manifest
 from chameleon_networks._checks.padding import WAY_OUT, padding_problem
 from chameleon_networks._comparison.reduced_precision import sum_reduced_times
@@ -112,6 +113,8 @@ def summed(
         rivals_reduced=sum_reduced_times(every),
         max_relative_error=max(result.max_relative_error or 0.0 for result in every),
         reference=every[0].reference,
+        disagreement=_each({name: result.disagreement for name, result in results.items()}),
+        unverified=_each({name: result.unverified for name, result in results.items()}),
         conditioning=_each({name: result.conditioning for name, result in results.items()}),
         layout=_layouts(rows),
         kernels=tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
@@ -199,7 +202,9 @@ def delivered(
                 failure = f"bucket {name}: {bucket.result.failure}"
                 return attrs.evolve(bucket.result, failure=failure)
         results = {name: bucket.result for name, bucket in buckets.items()}
-        manifest = _combined(bucketed, whole)
+        [_, first], *_ = bucketed.networks
+        manifest = {**_combined(bucketed, whole), **sources_for(delivery.folder, first.sources)}
+        write_manifest(whole, manifest)
         if plain != whole:
             _combined(bucketed, plain)
         problem = _problem(bucketed, whole, plain, buckets, delivery.threads)

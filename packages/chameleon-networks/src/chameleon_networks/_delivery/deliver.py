@@ -13,6 +13,7 @@ from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Delivery
 from chameleon_system.api import replace_folder
 
+from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks._delivery.delivery_steps import (
@@ -62,6 +63,8 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         if staged is None:
             return result
         staged, result = choose_dtypes(steps, settled.precision, staged, result)
+        sources = sources_for(delivery.folder, settled.network.sources)
+        write_manifest(staged, {**read_manifest(staged), **sources})
         # Timing the rivals takes longer than compiling. A user who interrupts it already has the
         # network.
         replace(staged, delivery.folder)
@@ -90,16 +93,24 @@ def verified(
     else:
         verdict = steps.verdict(staged)
     staged, verdict = repaired(steps, staged, verdict)
+    if staged is not None and verdict.problem is not None:
+        verdict = steps.arbitrated(staged, verdict)
     reference = steps.answers.reference
     result = NetworkResult(
         max_relative_error=verdict.max_relative_error,
         reference=reference,
         reference_day=None if settled.answered else steps.answers.day,
+        unverified=steps.baselines.unverified,
+        disagreement=steps.disagreement,
         layout=NetworkResult.Layout(**settled.choice.to_json()),
         unmeasured=steps.unmeasured(),
     )
     if staged is None or verdict.problem is not None:
         return None, attrs.evolve(result, failure=steps.explain_failure(verdict))
+    if result.disagreement is not None:
+        log.warning("reference_is_wrong", why=result.disagreement)
+    if result.unverified is not None:
+        log.warning("network_not_verified", why=result.unverified)
     if steps.expected.conditioning is not None:
         why = steps.expected.conditioning.sentence(reference)
         result = attrs.evolve(result, conditioning=why)
@@ -110,7 +121,10 @@ def verified(
         result = attrs.evolve(result, own_precision=own, failure=failure)
         if failure:
             return None, result
-    fields = ("reference", "reference_day", "max_relative_error", "conditioning", "own_precision")
+    fields = (
+        *("reference", "reference_day", "unverified", "disagreement"),
+        *("max_relative_error", "conditioning", "own_precision"),
+    )
     verification = {
         "samples": SAMPLES,
         "tolerance": steps.expected.tolerance,

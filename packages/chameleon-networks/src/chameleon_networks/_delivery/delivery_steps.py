@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -26,16 +26,25 @@ from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_
 from chameleon_networks._delivery.layout_choice import LayoutChoice
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
 from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs
-from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process, idle_process
+from chameleon_networks._evaluation.processes import (
+    NetworkProcess,
+    delivered_process,
+    framework_process,
+    idle_process,
+)
+from chameleon_networks._evaluation.special_inputs import special_inputs
 from chameleon_networks._evaluation.verify import (
     ROUNDINGS,
     Expected,
     OutputCheck,
     Run,
     Sample,
+    SpecialCheck,
+    SpecialInputs,
     check_finite,
     compare,
     find_failing,
+    jittered,
     samples_of,
 )
 from chameleon_networks._frameworks import AS_IT_COMES
@@ -98,11 +107,26 @@ def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[st
     return find_failing(suspects, fails)
 
 
+def _looked_up(
+    samples: Sequence[Arrays], special: Sequence[SpecialInputs], known: ReferenceOutputs
+) -> Run:
+    """Known outputs as a function of the inputs that they were computed for."""
+    inputs = [*samples, *(one.inputs for one in special)]
+    answers = [*known.outputs, *known.special]
+    outputs = {id(given): got for given, got in zip(inputs, answers, strict=True)}
+
+    def run(given: Arrays) -> Arrays:
+        return outputs[id(given)] or []
+
+    return run
+
+
 class DeliverySteps:
     """The steps with which a network is delivered: compile, compare with the reference, time.
 
     Attributes:
         kernels: The kernels that the network is compiled with.
+        disagreement: A sentence that says that the first reference is wrong, or None.
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
@@ -129,10 +153,15 @@ class DeliverySteps:
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary_folder()))
         self._samples = samples_of(settled.network.samples)
+        self._special = special_inputs(settled.network)
         self.replaced: dict[str, str] = {}
+        self.disagreement: str | None = None
+        self._opinions: list[str] = []
         kept = settled.network.kept
         self._kept = kept if isinstance(kept, NetworkCache) else None
-        self._known = None if self._kept is None else self._kept.answers(self._samples)
+        self._known: ReferenceOutputs | None = None
+        if self._kept is not None:
+            self._known = self._kept.answers(self._samples, self._special)
         self.baselines = Baselines(
             settled.network,
             delivery,
@@ -160,8 +189,25 @@ class DeliverySteps:
             outputs = reference.first_outputs or [
                 reference.outputs(inputs) for inputs in self._samples
             ]
-        check_finite(reference.name, outputs)
-        return ReferenceOutputs(reference=reference.name, outputs=outputs)
+            check_finite(reference.name, outputs)
+            special = [self._special_outputs(one) for one in self._special]
+        return ReferenceOutputs(reference=reference.name, outputs=outputs, special=special)
+
+    def _special_outputs(self, special: SpecialInputs) -> Arrays | None:
+        """The reference's outputs for special inputs; None if it refuses them."""
+        try:
+            return self.baselines.reference.outputs(special.inputs)
+        except ChameleonError as error:
+            log.debug("inputs_refused", inputs=special.label, problem=str(error))
+            self.baselines.restart_reference()
+            return None
+
+    def _rounded_outputs(self, inputs: Arrays) -> list[Arrays]:
+        """The reference's outputs in other roundings, to see how much they matter."""
+        answers = [] if (exact := self.baselines.exact([inputs])) is None else exact
+        with contextlib.suppress(ChameleonError):
+            answers.append(self.baselines.reference.outputs(jittered(inputs)))
+        return answers
 
     def keep(self) -> None:
         """Keep the imported network and the reference's outputs in the cache for later runs."""
@@ -171,16 +217,49 @@ class DeliverySteps:
         network.keep()
         # Outputs of the untuned network of TVM depend on more than the network, so they are not
         # stored.
-        if self._known is None and self.answers.reference in network.frameworks:
-            self._kept.store_outputs(self.answers, self._samples)
+        if not (self._known or self.baselines.unverified or self.disagreement):
+            self._kept.store_outputs(self.answers, self._samples, self._special)
 
     @cached_property
     def expected(self) -> Expected:
         """The outputs that a network must have, with a way to compute them in float64."""
-        answers = self.answers.outputs
+        return self._expected(self.answers, self._rounded_outputs, self._jittered_answers)
+
+    def _expected(
+        self,
+        known: ReferenceOutputs,
+        rounded_outputs: Callable[[Arrays], Sequence[Arrays]] = lambda _: (),
+        *others: Callable[[], Sequence[Arrays] | None],
+    ) -> Expected:
+        """The outputs that a network must have if a reference is right, in some roundings."""
+        answers = known.outputs
+        special = [
+            SpecialCheck(
+                one,
+                outputs,
+                rounded_outputs,
+                lenient=not one.is_finite and bool(self._fusions),
+            )
+            for one, outputs in zip(self._special, known.special, strict=True)
+            if outputs is not None
+        ]
         exact = partial(self.baselines.exact, self._samples)
         rounded = self._settled.network.has_quantized_activations
-        return Expected(self._samples, answers, exact, rounded=rounded)
+        return Expected(
+            self._samples,
+            answers,
+            exact,
+            rounded=rounded,
+            special=special,
+            others=(*others, exact) if others else None,
+        )
+
+    def _jittered_answers(self) -> list[Arrays] | None:
+        """The reference's outputs for samples that differ by a few roundings."""
+        with contextlib.suppress(ChameleonError):
+            reference = self.baselines.reference
+            return [reference.outputs(jittered(inputs)) for inputs in self._samples]
+        return None
 
     def with_alternatives(self, fusions: Sequence[FusionGroup]) -> Kernels:
         """The kernels for fusion groups, some of which have reduced dtypes."""
@@ -291,6 +370,44 @@ class DeliverySteps:
             process.close()
         return verdict
 
+    def arbitrated(self, folder: Path, verdict: OutputCheck) -> OutputCheck:
+        """Let a third implementation decide whether a network or its reference is wrong."""
+        first = self.answers
+        if self.baselines.unverified is not None:
+            return verdict
+        names = [name for name in self._settled.network.arbiters if name != first.reference]
+        for name in names:
+            try:
+                expected, answers = self._opinion(name, first)
+                with delivered_process("network", folder, threads=self.threads) as ours:
+                    own = expected.verdict(ours.outputs)
+            except ChameleonError as error:
+                log.info("no_opinion", by=name, problem=str(error))
+                continue
+            if own.problem is None:
+                self.disagreement = (
+                    f"{first.reference} is wrong: {name} agrees with the network, and compared "
+                    f"with {first.reference}, {verdict.problem}"
+                )
+                self.answers, self.expected = answers, expected
+                return own
+            theirs = expected.verdict(_looked_up(self._samples, self._special, first))
+            sides = "agrees" if theirs.problem is None else "does not agree"
+            self._opinions.append(f"{name} {sides} with {first.reference}")
+            if theirs.problem is None:
+                break
+        return verdict
+
+    def _opinion(self, name: str, first: ReferenceOutputs) -> tuple[Expected, ReferenceOutputs]:
+        """The outputs of another implementation for inputs that the first reference answers."""
+        special: list[Arrays | None] = []
+        with framework_process(self._settled.network, name, threads=self.threads) as process:
+            outputs = [process.outputs(inputs) for inputs in self._samples]
+            for one, known in zip(self._special, first.special, strict=True):
+                special.append(None if known is None else process.outputs(one.inputs))
+        answers = ReferenceOutputs(reference=name, outputs=outputs, special=special)
+        return self._expected(answers), answers
+
     def check_in_source_precision(self, folder: Path, kind: str) -> NetworkResult.OwnPrecision:
         """Compare a network whose source is in half precision with torch in that precision."""
         framework = self.baselines.opened(TORCH)
@@ -318,7 +435,8 @@ class DeliverySteps:
         keys = find_wrong_kernels(self, list(self.kernels.winners))
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
         blame = f"the kernel of {names} is to blame" if keys else _NOT_A_KERNEL
-        return f"the network is not delivered: {verdict.problem}; {blame}"
+        compared = f"compared with {self.answers.reference}, {verdict.problem}"
+        return "; ".join([f"the network is not delivered: {compared}", *self._opinions, blame])
 
     def running(self, folder: Path) -> NetworkProcess:
         """The process that runs the network of a folder, started if needed."""

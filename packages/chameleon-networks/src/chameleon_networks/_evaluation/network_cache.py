@@ -32,6 +32,7 @@ from chameleon_system.api import (
 from numpy.typing import NDArray
 
 from chameleon_networks._evaluation.messages import dump_arrays, read_arrays, read_batches
+from chameleon_networks._evaluation.verify import SpecialInputs
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._source_location import ImportedGraph
 
@@ -49,12 +50,14 @@ class ReferenceOutputs:
     Attributes:
         reference: Name of the framework.
         outputs: One list of arrays for each inference.
+        special: The outputs for special inputs; None for inputs that the framework refuses.
         day: The day on which an earlier run had the framework compute them, as ``2026-11-25``; None
             if this run did.
     """
 
     reference: str
     outputs: Sequence[Arrays]
+    special: Sequence[Arrays | None] = ()
     day: str | None = None
 
 
@@ -73,6 +76,10 @@ class NetworkCache:
 
         return read_cached(self._folder / f"{name}.json", read)
 
+    def arrays(self, name: str) -> Arrays | None:
+        """The arrays that were kept beside a fact, or None."""
+        return read_cached(self._folder / f"{name}.arrays", read_arrays)
+
     def keep_fact(self, name: str, value: Any, arrays: Sequence[NDArray[Any]] = ()) -> None:
         """Keep a value as JSON, and arrays beside it."""
         day = dt.datetime.now(tz=dt.UTC).date().isoformat()
@@ -85,19 +92,40 @@ class NetworkCache:
 
         write_cached(self._folder / f"{name}.json", write)
 
-    def answers(self, samples: Sequence[Arrays]) -> ReferenceOutputs | None:
+    def answers(
+        self, samples: Sequence[Arrays], special: Sequence[SpecialInputs] = ()
+    ) -> ReferenceOutputs | None:
         """The framework's outputs that were kept for the inputs of some inferences, or None."""
-        name = _answers_name(samples)
-        known, read = self.fact(name), partial(read_batches, count=len(samples))
-        outputs = read_cached(self._folder / f"{name}.arrays", read)
-        if known is None or not outputs:
+        name = _answers_name([*samples, *(one.inputs for one in special)])
+        known = self.fact(name)
+        if known is None:
             return None
-        return ReferenceOutputs(reference=known[0], outputs=outputs, day=known[1])
+        value, day = known
+        count = len(samples) + sum(value["special"])
+        outputs = read_cached(self._folder / f"{name}.arrays", partial(read_batches, count=count))
+        if not outputs:
+            return None
+        others = iter(outputs[len(samples) :])
+        return ReferenceOutputs(
+            reference=value["reference"],
+            outputs=outputs[: len(samples)],
+            special=[next(others) if answered else None for answered in value["special"]],
+            day=day,
+        )
 
-    def store_outputs(self, answers: ReferenceOutputs, samples: Sequence[Arrays]) -> None:
+    def store_outputs(
+        self,
+        answers: ReferenceOutputs,
+        samples: Sequence[Arrays],
+        special: Sequence[SpecialInputs] = (),
+    ) -> None:
         """Keep a framework's answers; see ``answers``."""
-        arrays = [array for outputs in answers.outputs for array in outputs]
-        self.keep_fact(_answers_name(samples), answers.reference, arrays)
+        answered = [outputs for outputs in answers.special if outputs is not None]
+        arrays = [array for outputs in (*answers.outputs, *answered) for array in outputs]
+        facts = [outputs is not None for outputs in answers.special]
+        value = {"reference": answers.reference, "special": facts}
+        name = _answers_name([*samples, *(one.inputs for one in special)])
+        self.keep_fact(name, value, arrays)
 
     def forget(self) -> None:
         """Remove all files of this network."""
@@ -106,7 +134,7 @@ class NetworkCache:
     def graph(self) -> ImportedGraph | None:
         """The network as Relax has it, if it is known."""
         known = self.fact(GRAPH)
-        arrays = read_cached(self._folder / f"{GRAPH}.arrays", read_arrays)
+        arrays = self.arrays(GRAPH)
         if known is None or arrays is None:
             return None
         module = _relax_utils().restore_constants(known[0]["module"], arrays)

@@ -19,6 +19,7 @@ from chameleon_system.api import (
     describe_status,
     temporary_folder,
 )
+from chameleon_tvm.api import one_line
 
 from chameleon_networks._evaluation.messages import (
     describe_network,
@@ -249,6 +250,23 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
     """Start a process in which a framework runs a network."""
     request = {"role": "framework", "name": name, **describe_network(network)}
     return NetworkProcess(name, request, **options)
+
+
+def reference_process(network: ImportedNetwork, inputs: Arrays, *, threads: int) -> NetworkProcess:
+    """Start a process with the first of a network's references that computes its outputs."""
+    problems: dict[str, ChameleonError] = {}
+    for name in network.references:
+        try:
+            return framework_process(network, name, threads=threads, warm_up=[inputs])
+        except ChameleonError as error:
+            problems[name] = error
+    first, *_ = problems.values()
+    raise ChameleonError(reasons(problems), hint=first.hint)
+
+
+def reasons(problems: Mapping[str, ChameleonError]) -> str:
+    """A clause for messages that says why implementations cannot run a network, by name."""
+    return "; ".join(f"{name} cannot: {one_line(error)}" for name, error in problems.items())
 
 
 def importer_process(network: ImportedNetwork) -> NetworkProcess | None:

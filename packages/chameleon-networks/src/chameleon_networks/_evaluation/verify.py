@@ -29,9 +29,19 @@ QUANTIZED_TOLERANCE = ROUNDINGS * 0.5 / 255
 """Largest accepted error of quantized networks, for uint8. A value nearly half-way between two
 quantized numbers may round to either, with the order in which float32 sums are added."""
 
+_FLOOR = 1e-3
+"""Errors of small numbers are divided by this share of a tensor's scale at least."""
+
 PERTURBATION = 2.0**-17
 """Relative change of the inputs of quantized networks: about the rounding error of a sum of a
 thousand float32 products. It moves some of an image's numbers to the next quantization step."""
+
+_CHANNEL_NUMBERS, _CHANNEL_FACTOR = 48, 8.0
+"""Least numbers of a channel whose errors are compared alone, and the factor by which errors may be
+larger than the framework's own rounding errors there."""
+
+_JITTER = 2.0**-22
+"""Relative change of inputs that shows how much a network amplifies rounding errors."""
 
 SAMPLES = 3
 """Number of random inputs for which outputs are compared."""
@@ -65,6 +75,21 @@ class Sample:
     def run(self, network: Run) -> Arrays:
         """Run a network on the inputs, and cut its outputs to the part for the unpadded inputs."""
         return self.cut(network(self.inputs))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SpecialInputs:
+    """Inputs of one inference that are not drawn at random.
+
+    Attributes:
+        label: A phrase for messages that names the inputs.
+        inputs: One array for each input of the network.
+        is_finite: Whether all numbers are finite.
+    """
+
+    label: str
+    inputs: Arrays
+    is_finite: bool = True
 
 
 def samples_of(samples: Callable[[np.random.Generator], Arrays]) -> list[Arrays]:
@@ -178,6 +203,77 @@ class Conditioning:
 
 
 @attrs.define(eq=False)
+class SpecialCheck:
+    """Compares a network's outputs for special inputs with a framework's outputs.
+
+    Attributes:
+        special: The inputs.
+        answers: The framework's outputs.
+        others: Computes the outputs in other roundings: in float64, and for inputs that differ by a
+            rounding error.
+        wrong_output: The number of the first output that was wrong in the last comparison.
+        lenient: Whether NaN may spread further in the network than in the framework, as it does in
+            transformed convolutions.
+    """
+
+    special: SpecialInputs
+    answers: Arrays
+    _others: Callable[[Arrays], Sequence[Arrays]]
+    lenient: bool = False
+    wrong_output: int = attrs.field(default=0, init=False)
+    _rounded: Sequence[Arrays] | None = attrs.field(default=None, init=False)
+
+    def problem(self, run: Run, scales: Sequence[float], tolerance: float) -> str | None:
+        """A sentence that says what is wrong, or None.
+
+        Args:
+            run: The network.
+            scales: The largest magnitude of each output for random inputs.
+            tolerance: The largest error that is allowed if the framework rounds little.
+        """
+        label = f"with {self.special.label} as inputs"
+        try:
+            got = run(self.special.inputs)
+        except ChameleonError as error:
+            return f"{label}, {error}"
+        if [array.shape for array in got] != [array.shape for array in self.answers]:
+            return f"{label}, its outputs have other shapes"
+        if not self._wrong(got, scales, [self.answers], tolerance):
+            return None
+        if self._rounded is None:
+            self._rounded = [self.answers, *self._others(self.special.inputs)]
+        words = self._wrong(got, scales, self._rounded, tolerance)
+        return words and f"{label}, {words}"
+
+    def _wrong(
+        self, got: Arrays, scales: Sequence[float], right: Sequence[Arrays], tolerance: float
+    ) -> str:
+        """A clause about the first output that is wrong whichever of the right ones is taken."""
+        for number, (ours, scale) in enumerate(zip(got, scales, strict=True)):
+            self.wrong_output = number
+            theirs = [answers[number] for answers in right]
+            numbers = [np.isfinite(one) for one in theirs]
+            finite, own = np.logical_and.reduce(numbers), np.isfinite(ours)
+            lost = own & ~np.logical_or.reduce(numbers)
+            appeared = finite & ~own
+            if lost.any() or (appeared.any() and not self.lenient):
+                words = ["numbers", "NaN or infinity"][:: 1 if lost.any() else -1]
+                return f"output {number} has {' instead of '.join(words)}"
+            both = finite & own
+            first = theirs[0][both]
+            floor = max(_magnitude(first), _FLOOR * scale)
+            apart = max((_error(one[both], first, floor) for one in theirs[1:]), default=0.0)
+            allowed = max(tolerance, _ROUNDING_FACTOR * apart)
+            error = _error(ours[both], first, floor)
+            if error > allowed and allowed <= LARGEST_TOLERANCE:
+                return (
+                    f"its outputs are off by {error:.1e} of the largest one; at most "
+                    f"{allowed:.0e} is allowed"
+                )
+        return ""
+
+
+@attrs.define(eq=False)
 class Expected:
     """A framework's outputs, with a tolerance that grows with its own rounding errors."""
 
@@ -185,6 +281,10 @@ class Expected:
     _answers: Sequence[Arrays]
     _exact: Callable[[], Sequence[Arrays] | None]
     _rounded: bool = attrs.field(default=False, kw_only=True)
+    _special: Sequence[SpecialCheck] = attrs.field(default=(), kw_only=True)
+    _others: Sequence[Callable[[], Sequence[Arrays] | None]] | None = attrs.field(
+        default=None, kw_only=True
+    )
     conditioning: Conditioning | None = attrs.field(default=None, init=False)
 
     @property
@@ -195,19 +295,106 @@ class Expected:
 
     def verdict(self, run: Run) -> OutputCheck:
         """Compare a network's outputs, with the framework's rounding measured if needed."""
-        check = compare(run, self._samples, self._answers, tolerance=self.tolerance)
-        if not check.may_be_rounding or self.conditioning is not None:
+        try:
+            got = [run(inputs) for inputs in self._samples]
+        except ChameleonError as error:
+            return OutputCheck(max_relative_error=None, problem=str(error))
+        check = compare_all(got, self._answers, tolerance=self.tolerance)
+        if check.may_be_rounding and self.conditioning is None:
+            exact = self._exact()
+            if exact is None:
+                return check
+            self.conditioning = Conditioning.of(self._answers, exact, perturbed=self._rounded)
+            check = compare_all(got, self._answers, tolerance=self.tolerance)
+        if check.problem is not None:
             return check
-        exact = self._exact()
-        if exact is None:
-            return check
-        self.conditioning = Conditioning.of(self._answers, exact, perturbed=self._rounded)
-        return compare(run, self._samples, self._answers, tolerance=self.tolerance)
+        return attrs.evolve(check, problem=self._problem_of_channels(got) or self._special_one(run))
+
+    def _special_one(self, run: Run) -> str | None:
+        """A sentence about the first special inputs for which the network is wrong, or None."""
+        scales = magnitudes(self._answers)
+        found = (one.problem(run, scales, self.tolerance) for one in self._special)
+        return next(filter(None, found), None)
+
+    def _problem_of_channels(self, got: Sequence[Arrays]) -> str | None:
+        """A sentence about a channel whose errors are large beside its own numbers, or None."""
+        if self._rounded or self._others is None:
+            return None
+        right: list[Sequence[Arrays]] = []
+        problem = wrong_channel(got, self._answers, right, tolerance=self.tolerance)
+        for other in self._others if problem else ():
+            right += [] if (answers := other()) is None else [answers]
+            problem = wrong_channel(got, self._answers, right, tolerance=self.tolerance)
+            if problem is None:
+                break
+        return problem if right else None
+
+
+def wrong_channel(
+    got: Sequence[Arrays],
+    wanted: Sequence[Arrays],
+    others: Sequence[Sequence[Arrays]],
+    *,
+    tolerance: float,
+) -> str | None:
+    """A sentence about a channel with a large error, or None.
+
+    A channel is one place of the second or of the last axis. It must have so many numbers that two
+    right programs have about the same largest rounding error.
+
+    Args:
+        got: The network's outputs, for each sample.
+        wanted: The framework's outputs.
+        others: The framework's outputs in other roundings, for the same samples.
+        tolerance: The largest error over the channel's largest number, which counts as ``_FLOOR``
+            of the tensor's largest number at least.
+    """
+    for number in range(len(wanted[0]) if wanted else 0):
+        ours, theirs, *rest = (
+            np.stack([outputs[number] for outputs in each]) for each in (got, wanted, *others)
+        )
+        for axis in {2, ours.ndim - 1}:
+            # The first axis of the stack is that of samples, and the second one that of batches.
+            count = ours.shape[axis] if 2 <= axis < ours.ndim else 1  # noqa: PLR2004
+            if theirs.dtype.kind != "f" or count == 1 or ours.size // count < _CHANNEL_NUMBERS:
+                continue
+            scales = _maxima(theirs, axis)
+            scales = np.maximum(scales, _FLOOR * scales.max())
+            with np.errstate(invalid="ignore"):  # of equal infinities
+                own = np.max([_maxima(one - theirs, axis) for one in rest], axis=0, initial=0.0)
+                errors = _maxima(ours - theirs, axis)
+            allowed = np.maximum(tolerance * scales, _CHANNEL_FACTOR * own)
+            worst = int(np.argmax(errors - allowed))
+            if errors[worst] > allowed[worst]:
+                return (
+                    f"channel {worst} (axis {axis - 1}) of output {number} is off by "
+                    f"{errors[worst] / scales[worst]:.1e} of its largest number; at most "
+                    f"{allowed[worst] / scales[worst]:.0e} is allowed"
+                )
+    return None
+
+
+def _maxima(array: NDArray[Any], axis: int) -> NDArray[np.float64]:
+    """The largest finite magnitude in each place of an axis; 0 without one."""
+    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    largest: NDArray[np.float64] = np.where(np.isfinite(rows), np.abs(rows), 0.0).max(axis=1)
+    return largest
 
 
 def perturbed(inputs: Arrays) -> Arrays:
     """Inputs with their floating-point numbers multiplied by 1 + ``PERTURBATION``."""
     return [(x * (1 + PERTURBATION)).astype(x.dtype) if x.dtype.kind == "f" else x for x in inputs]
+
+
+def jittered(inputs: Arrays) -> Arrays:
+    """Inputs whose floating-point numbers differ by a few roundings of float32, up or down."""
+    rng = np.random.default_rng(0)
+    return [
+        (x * (1 + _JITTER * rng.choice([-1.0, 1.0], x.shape))).astype(x.dtype)
+        if x.dtype.kind == "f"
+        else x
+        for x in inputs
+    ]
 
 
 def magnitudes(answers: Sequence[Arrays]) -> tuple[float, ...]:

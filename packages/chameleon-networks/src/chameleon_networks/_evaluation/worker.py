@@ -21,6 +21,7 @@ from chameleon_system.api import block_import, pause_garbage_collection
 # This process shows no tracebacks, so it needs no rich, whose import the run would wait for.
 with block_import("rich"), pause_garbage_collection():
     import attrs
+    import cattrs
     from chameleon_core.plugin_api import Arrays
     from chameleon_system.api import TOKEN, AnswerStream, Message, allowed_cores
     from structlog.testing import capture_logs
@@ -102,7 +103,7 @@ class Server:
         network.kept = cache_of(network, self._programs)
         with capture_logs() as messages, pause_garbage_collection():
             network.keep()
-        return {"messages": messages}
+        return {"messages": messages, "sources": cattrs.unstructure(network.sources)}
 
     def _framework(self, request: Message) -> Network:
         """Open a network in the framework that the request names."""

@@ -31,6 +31,12 @@ TORCH_FLOAT64 = "torch float64"
 ONNXRUNTIME_FLOAT32 = "onnxruntime float32"
 """ONNX Runtime, which computes in float32 between the quantized tensors of a network."""
 
+ONNXRUNTIME_UNFUSED = "onnxruntime without optimizations"
+"""ONNX Runtime, which computes each node of a file as it is."""
+
+ONNX_REFERENCE = "onnx.reference"
+"""The evaluator of the ONNX package, which computes each operator as the standard defines it."""
+
 _NEEDS = {ONNXRUNTIME: ("onnxruntime", "onnxscript"), OPENVINO: ("openvino",)}
 """Modules that a framework needs to run a torch network, by its name."""
 
@@ -162,6 +168,21 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
     def run(inputs: Arrays) -> Arrays:
         outputs = session.run(None, dict(zip(names, inputs, strict=True)))
         return [np.asarray(output) for output in outputs]
+
+    return run
+
+
+def onnx_evaluator(file: str) -> Network:
+    """Run an ONNX file with the reference evaluator of the ONNX package."""
+    evaluator = importlib.import_module("onnx.reference").ReferenceEvaluator(file)
+
+    def run(inputs: Arrays) -> Arrays:
+        # The evaluator may write into its inputs.
+        feeds = {
+            name: array.copy() for name, array in zip(evaluator.input_names, inputs, strict=True)
+        }
+        with np.errstate(all="ignore"):
+            return [np.asarray(output) for output in evaluator.run(None, feeds)]
 
     return run
 

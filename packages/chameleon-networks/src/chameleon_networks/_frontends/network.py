@@ -42,6 +42,7 @@ from chameleon_networks._graph.relax_utils import shape_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._importers.options import AUTO, DEFAULT
 from chameleon_networks._precision.section import Precision
+from chameleon_networks._source_files import SourceFiles
 
 log = structlog.get_logger()
 
@@ -86,8 +87,9 @@ class NetworkFrontend(DeliverableNetwork):
             self.runner = begun.runner = idle_process()
         self.reader = None if reader is None else _finished(reader)
         if begun is not None and self.reader is not None:
+            network.sources |= cattrs.structure(self.reader.answer["sources"], SourceFiles)
             try:
-                self.reader.open(network.frameworks[0], begun.threads, samples_of(network.samples))
+                self.reader.open(network.references[0], begun.threads, samples_of(network.samples))
             except (ChameleonError, OSError):  # the delivery starts another process
                 self.reader = None
         self.precision = None

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays
+from numpy.typing import NDArray
 
 from chameleon_networks._frameworks.inference import (
     OPENVINO,
@@ -27,6 +28,7 @@ from chameleon_networks._importers.unsupported_operators import (
     UnsupportedOperatorsError,
 )
 from chameleon_networks._shapes import Bucket, bucket_with, buckets_of, dimensions_of
+from chameleon_networks._source_files import SourceFiles
 from chameleon_networks._source_location import ImportedGraph
 
 
@@ -51,8 +53,11 @@ class KeptGraph(Protocol):
     def fact(self, name: str) -> tuple[Any, str] | None:
         """Read a fact about the network, such as its graph, that an earlier run cached."""
 
-    def keep_fact(self, name: str, value: Any) -> None:
-        """Keep a JSON value, unless it cannot be written."""
+    def keep_fact(self, name: str, value: Any, arrays: Sequence[NDArray[Any]] = ...) -> None:
+        """Keep a JSON value, and arrays beside it, unless they cannot be written."""
+
+    def arrays(self, name: str) -> Arrays | None:
+        """The arrays that were kept beside a fact, or None."""
 
     def graph(self) -> ImportedGraph | None:
         """The graph, or None if it was not kept."""
@@ -102,6 +107,11 @@ class ImportedNetwork(ABC):
         """The network's source as JSON values, or None if another process cannot read it."""
         return None
 
+    @cached_property
+    def sources(self) -> SourceFiles:
+        """The files that the network was read from; files that user's code reads are added."""
+        return {} if self.sibling is None else self.sibling.sources
+
     @property
     def half(self) -> str | None:
         """``float16`` or ``bfloat16`` if the network is in half precision, else None."""
@@ -130,6 +140,21 @@ class ImportedNetwork(ABC):
     @abstractmethod
     def samples(self, rng: np.random.Generator) -> Arrays:
         """Random inputs for one inference, one array for each input."""
+
+    @property
+    def float_ranges(self) -> Sequence[tuple[float, float] | None]:
+        """The smallest and the largest number of each input; None if the numbers are fixed."""
+        return ()
+
+    @property
+    def bounded_inputs(self) -> frozenset[str]:
+        """The names of integer inputs that are known not to be data, such as indices."""
+        return frozenset()
+
+    @property
+    def example_inputs(self) -> Arrays | None:
+        """The user's example inputs for one inference, or None if there are none."""
+        return None
 
     @cached_property
     def graph(self) -> ImportedGraph:
@@ -181,6 +206,17 @@ class ImportedNetwork(ABC):
     @abstractmethod
     def frameworks(self) -> tuple[str, ...]:
         """Names of the frameworks that can run the network on this machine, the reference first."""
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Names of the implementations that can verify the network, the preferred one first."""
+        # A torch network is defined by torch: no other framework replaces it.
+        return self.frameworks[:1]
+
+    @property
+    def arbiters(self) -> tuple[str, ...]:
+        """Names of implementations that decide if the network and its reference disagree."""
+        return () if self.exact is None else (self.exact,)
 
     @property
     def exact(self) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import warnings
 from abc import abstractmethod
@@ -33,6 +32,7 @@ from chameleon_networks._importers.options import (
 )
 from chameleon_networks._importers.torch import programs
 from chameleon_networks._importers.torch.programs import ExampleProgram, NumberRange, ProgramInputs
+from chameleon_networks._source_files import SourceFiles, read_sources, watched
 from chameleon_networks._source_location import ImportedGraph
 
 log = structlog.get_logger()
@@ -85,7 +85,17 @@ class ProgramNetwork(ImportedNetwork):
     def keep(self) -> None:
         super().keep()
         if self.kept is not None and self.kept.fact(_INPUTS) is None:
-            self.kept.keep_fact(_INPUTS, attrs.asdict(self._inputs))
+            facts, arrays = attrs.asdict(self._inputs), self.example_inputs
+            self.kept.keep_fact(_INPUTS, facts, arrays)
+
+    @property
+    def float_ranges(self) -> Sequence[tuple[float, float] | None]:
+        return [numbers.limits for numbers in self._inputs.ranges.values()]
+
+    @cached_property
+    def example_inputs(self) -> Arrays:
+        kept = None if self.kept is None else self.kept.arrays(_INPUTS)
+        return programs.example_arrays(self.program) if kept is None else kept
 
     @cached_property
     def float_program(self) -> Any:
@@ -215,17 +225,25 @@ class TorchNetwork(ProgramNetwork):
     options: TorchOptions
 
     @cached_property
-    def origin(self) -> Any:
-        # The dependencies of a user's function are unknown.
+    def sources(self) -> SourceFiles:
         saved = Path(self.options.source)
-        if saved.suffix != ".pt2" or not saved.exists():
+        if self.sibling is not None or saved.suffix != ".pt2" or not saved.exists():
+            return super().sources
+        return read_sources([saved])
+
+    @cached_property
+    def origin(self) -> Any:
+        # The dependencies of a user's function are only known after it was called.
+        if not self.options.source.endswith(".pt2") or not self.sources:
             return None
-        with saved.open("rb") as stream:
-            return hashlib.file_digest(stream, "blake2b").hexdigest()
+        return next(iter(self.sources.values())).digest
 
     def read_example(self) -> ExampleProgram:
         source = self.options.source
-        return (programs.load_saved if source.endswith(".pt2") else programs.export_source)(source)
+        if source.endswith(".pt2"):
+            return programs.load_saved(source)
+        with watched(self.sources):
+            return programs.export_source(source)
 
 
 class OnnxNetwork(ImportedNetwork):
@@ -234,8 +252,18 @@ class OnnxNetwork(ImportedNetwork):
     options: OnnxOptions
 
     @cached_property
+    def sources(self) -> SourceFiles:
+        if self.sibling is not None:
+            return self.sibling.sources
+        try:
+            return read_sources(models.onnx_files(self.options.source))
+        # Reading the network reports the problem of a file better.
+        except Exception:  # noqa: BLE001
+            return {}
+
+    @cached_property
     def origin(self) -> Any:
-        return models.onnx_digests(self.options.source)
+        return [source.digest for source in self.sources.values()] or None
 
     def read_graph(self) -> ImportedGraph:
         return models.onnx_graph(self.options.source, self.shapes)
@@ -263,6 +291,15 @@ class OnnxNetwork(ImportedNetwork):
             return self.sibling.facts
         return models.onnx_facts(self.options.source)
 
+    @property
+    def bounded_inputs(self) -> frozenset[str]:
+        return frozenset(self.facts.ranges)
+
+    @property
+    def float_ranges(self) -> Sequence[tuple[float, float] | None]:
+        kinds = [str(param.ty.dtype) for param in self.imported["main"].params]
+        return [(-np.inf, np.inf) if kind.startswith("float") else None for kind in kinds]
+
     def samples(self, rng: np.random.Generator) -> Arrays:
         samples: list[NDArray[Any]] = []
         for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True):
@@ -285,6 +322,16 @@ class OnnxNetwork(ImportedNetwork):
         return (inference.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
 
     @property
+    def references(self) -> tuple[str, ...]:
+        first, *others = self.frameworks
+        return (first, inference.ONNX_REFERENCE, *others)
+
+    @property
+    def arbiters(self) -> tuple[str, ...]:
+        others = () if self.facts.is_quantized else (inference.ONNXRUNTIME_UNFUSED,)
+        return (inference.ONNX_REFERENCE, *others, *inference.installed(inference.OPENVINO))
+
+    @property
     def left_out(self) -> Mapping[str, str]:
         return inference.left_out(inference.OPENVINO)
 
@@ -303,6 +350,10 @@ class OnnxNetwork(ImportedNetwork):
         return inference.onnx_session(content, threads=1, fused=False)(inputs)
 
     def framework(self, name: str, threads: int) -> inference.Network:
+        if name == inference.ONNX_REFERENCE:
+            return inference.onnx_evaluator(self.options.source)
+        if name == inference.ONNXRUNTIME_UNFUSED:
+            return inference.onnx_session(self.options.source, threads=threads, fused=False)
         if name != inference.ONNXRUNTIME_FLOAT32:
             return super().framework(name, threads)
         content = models.onnx_as_qdq(self.options.source)
@@ -323,7 +374,6 @@ def network_of(options: NetworkOptions) -> ImportedNetwork:
 
 def _random_like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
     """Random numbers with the shape, dtype and range of an example array."""
-    # If no number is negative, the network may take logarithms or roots.
     least, most, kind = example.least, example.most, np.dtype(example.dtype)
     numbers: NDArray[Any]
     if example.mask is not None:
@@ -334,7 +384,7 @@ def _random_like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]
         low, high = max(np.iinfo(drawn).min, min(0, int(least))), max(0, int(most))
         high = min(np.iinfo(drawn).max, high)
         numbers = rng.integers(low, high, example.shape, drawn, endpoint=True)
-    elif least < 0 or not np.isfinite(most) or most <= least:
+    elif example.limits == (-np.inf, np.inf):
         numbers = rng.standard_normal(example.shape)
     else:
         numbers = rng.uniform(least, most, example.shape)

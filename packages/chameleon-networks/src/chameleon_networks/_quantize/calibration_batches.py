@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks._evaluation.verify import Sample
 from chameleon_networks._importers.imported_network import BucketInputs, ImportedNetwork
+from chameleon_networks._source_files import watched, watched_items
 
 log = structlog.get_logger()
 
@@ -100,8 +102,10 @@ def _random_batches(network: ImportedNetwork) -> Iterator[Sample]:
 
 def user_samples(network: ImportedNetwork, source: str, key: str) -> Iterator[Sample]:
     """Yield the batches of a user's function, of a bucketed network those of its bucket."""
-    function = named_function(source, key, "Name a function that yields batches of inputs.")
-    return _batches_from(network, function, source, key)
+    with watched(network.sources):
+        function = named_function(source, key, "Name a function that yields batches of inputs.")
+    batches = partial(_batches_from, network, function, source, key)
+    return watched_items(batches, network.sources)
 
 
 def _batches_from(

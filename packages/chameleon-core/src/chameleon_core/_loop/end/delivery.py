@@ -22,7 +22,7 @@ from chameleon_core._loop.round.task_run import TaskRecords
 from chameleon_core._loop.start.shared_records import shares_records
 from chameleon_core._loop.start.tasks import TaskSource, delivers, provider_of
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._pipeline.schema import Subject
+from chameleon_core._pipeline.schema import StageSpec, Subject
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.registry import Registry
 from chameleon_core._run_files import RunFile
@@ -104,6 +104,21 @@ def unless_gone(result: RunResult, frontend: str, registry: Registry | None = No
         f"the network is {fault}; `chameleon compile {result.folder}` delivers it without tuning"
     )
     return attrs.evolve(result, network=attrs.evolve(result.network, folder=None, failure=failure))
+
+
+def check_unchanged(folder: Path, model: StageSpec) -> None:
+    """Check that a model has not changed since a network was delivered, if one was.
+
+    Args:
+        folder: the run folder.
+        model: the model of the pipeline that is about to run in the folder.
+
+    Raises:
+        ChameleonError: the model has changed; the message names the files.
+    """
+    network, named = folder / RunFile.NETWORK, getattr(model.record, "unchanged", "")
+    if named and network.exists():
+        load_factory(named)(network)
 
 
 def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:

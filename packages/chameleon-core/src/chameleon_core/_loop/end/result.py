@@ -206,6 +206,10 @@ class RunResult:
         require, sentences = self.require, []
         if require is not None and require.network_ratio is not None:
             sentences += _network_missed(require.network_ratio, self.network)
+        if require is not None and require.verified and not self.network.delivered:
+            sentences.append("network: a verified one was asked for, but there is none")
+        elif require is not None and require.verified and self.network.unverified is not None:
+            sentences.append(f"network: {self.network.status}, since {self.network.unverified}")
         if require is None or require.min_ratio is None or require.against is None:
             return sentences
         asked = f"{require.min_ratio:g} times the speed of {require.against}"
@@ -306,13 +310,19 @@ def _network_missed(asked: float, network: NetworkResult) -> list[str]:
     ]
 
 
+_UNTIMED = "The network is delivered and verified, but not timed."
+
+
 def _network_lines(network: NetworkResult) -> list[str]:
+    doubts = []
+    if network.unverified is not None:
+        doubts.append(f"The network is {network.status}, since {network.unverified}.")
     if network.latency_seconds is None:
-        return ["The network is delivered and verified, but not timed."]
+        return [*doubts, "It is not timed."] if doubts else [_UNTIMED]
     each = " in each bucket" if network.buckets else ""
     dtype = "" if network.precision == FLOAT32 else f", in {network.precision}"
     took = in_seconds(network.latency_seconds, FORM)
-    lines = [f"The network takes {took} for one inference{each}{dtype}."]
+    lines = [*doubts, f"The network takes {took} for one inference{each}{dtype}."]
     rival, ratio = network.fastest_rival, network.ratio
     others = [
         f"{name} {in_seconds(seconds, FORM)}"

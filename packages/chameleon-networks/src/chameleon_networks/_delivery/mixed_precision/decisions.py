@@ -35,6 +35,7 @@ from chameleon_networks._quantize.calibration_batches import batches_of
 from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks._quantize.weights import Means
+from chameleon_networks._source_files import SourceFiles, watched
 from chameleon_networks._step_times import Stopwatch
 
 log = structlog.get_logger()
@@ -62,6 +63,11 @@ class PrecisionDecisions:
     def types(self) -> tuple[str, ...]:
         """The reduced dtypes that operators may have; before ``decide``, those requested."""
         return self.precision.types if self._types is None else self._types
+
+    @property
+    def sources(self) -> SourceFiles:
+        """The files that the network and the user's data are read from."""
+        return self._network.sources
 
     @property
     def _called(self) -> str:
@@ -121,10 +127,11 @@ class PrecisionDecisions:
                     self._samples = batches.samples
                 log.info("precision_calibrated", summary=batches.summary)
             if precision.metric is not None:
-                metric = import_metric(precision.metric)
-                score = evaluate_metric(
-                    metric, precision.metric, partial(simulation.outputs, types={})
-                )
+                with watched(self.sources):
+                    metric = import_metric(precision.metric)
+                    score = evaluate_metric(
+                        metric, precision.metric, partial(simulation.outputs, types={})
+                    )
                 log.info("metric_measured_in_float32", metric=precision.metric, score=score)
         self._networks.clear()
 

@@ -40,6 +40,7 @@ from chameleon_networks._precision.points import (
     float32_reasons,
 )
 from chameleon_networks._precision.typed_networks import Types
+from chameleon_networks._source_files import watched
 
 ANY = 1e30
 """The bound of the error if the pipeline has none: outputs must be finite."""
@@ -92,8 +93,9 @@ class Candidates:
         source = self._settled.precision.metric
         if source is None:
             return
-        metric = import_metric(source)
-        before = evaluate_metric(metric, source, run)
+        with watched(self._settled.sources):
+            metric = import_metric(source)
+            before = evaluate_metric(metric, source, run)
         self._drops = lambda other: before - evaluate_metric(metric, source, other)
 
     def built(self, types: Types) -> CompiledCandidate:
@@ -396,6 +398,7 @@ class _TypedDelivery:
         if best is not None:
             manifest["verification"] = {
                 "reference": self._steps.baselines.reference.name,
+                "unverified": self._steps.baselines.unverified,
                 "samples": len(self._candidates.samples),
                 "tolerance": self._precision.max_error,
                 "max_relative_error": best.error,

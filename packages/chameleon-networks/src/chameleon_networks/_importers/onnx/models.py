@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -110,8 +109,8 @@ class OnnxFacts:
 
     Attributes:
         inputs: The shapes of the inputs, by name; an extent without a number is a string.
-        ranges: The smallest and the largest number of each integer input that names places of a
-            table, or that the network divides by. The largest place is 0 if no table is constant.
+        ranges: The smallest and the largest number of each integer input that is an index, the
+            length of a sequence, or a divisor. The largest index is 0 if no table is constant.
         is_quantized: Whether the network quantizes or dequantizes tensors.
     """
 
@@ -132,11 +131,28 @@ _MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsquee
 """Operators whose output has the numbers of their first input."""
 
 
+_LENGTHS: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), (4, ("layout",))),
+    "ReverseSequence": (1, ("time_axis",)),
+}
+"""Operators with lengths of sequences: the place of these, and the attribute with the axis of time.
+It is axis 0 if there is no such attribute; with ``layout`` 1, batches come first."""
+
+
 def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
-    """The smallest and the largest number of inputs that are indices or divisors."""
+    """The smallest and the largest number of inputs that are indices, lengths or divisors."""
     tables = {tensor.name: tensor.dims for tensor in graph.initializer}
     sources: dict[str, str] = {}
     divisors: set[str] = set()
+    lengths: dict[str, int] = {}
+    shapes = {
+        info.name: {
+            axis: dim.dim_value
+            for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+            if dim.dim_value
+        }
+        for info in (*graph.input, *graph.value_info)
+    }
     indices: dict[str, int] = {}
     for node in graph.node:
         reads = [sources.get(name, name) for name in node.input]
@@ -150,21 +166,27 @@ def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
                 axis = next((attribute.i for attribute in node.attribute), 0)
                 most = tables[node.input[0]][axis] - 1
             indices[reads[1]] = min(most, indices.get(reads[1], most))
+        elif node.op_type in _LENGTHS:
+            place, times = _LENGTHS[node.op_type]
+            axis = next((one.i for one in node.attribute if one.name in times), 0)
+            if len(reads) > place and reads[place]:
+                extent = shapes.get(reads[0], {}).get(axis, 1)
+                lengths[reads[place]] = min(extent, lengths.get(reads[place], extent))
     # Divisors must not be 0; two different values suffice.
-    return {name: (0, most) for name, most in indices.items()} | dict.fromkeys(divisors, (1, 2))
+    return (
+        {name: (0, most) for name, most in indices.items()}
+        | {name: (1, most) for name, most in lengths.items()}
+        | dict.fromkeys(divisors, (1, 2))
+    )
 
 
-def onnx_digests(file: str) -> list[str] | None:
-    """Digests of an ONNX file and its external data, or None if one cannot be read."""
+def onnx_files(file: str) -> list[Path]:
+    """An ONNX file and the files with its external data."""
     source = Path(file)
-    try:
-        model = _onnx().load(source, load_external_data=False)
-        entries = _field_values(model, "external_data")
-        names = sorted({entry.value for entry in entries if entry.key == "location"})
-        return [_digest(path) for path in (source, *(source.parent / name for name in names))]
-    # Reading the network reports the problem of a file better.
-    except Exception:  # noqa: BLE001
-        return None
+    model = _onnx().load(source, load_external_data=False)
+    entries = _field_values(model, "external_data")
+    names = sorted({entry.value for entry in entries if entry.key == "location"})
+    return [source, *(source.parent / name for name in names)]
 
 
 def _field_values(message: Any, name: str) -> Iterator[Any]:
@@ -176,11 +198,6 @@ def _field_values(message: Any, name: str) -> Iterator[Any]:
             parts = [value] if hasattr(value, "ListFields") else value
             for part in parts:
                 yield from _field_values(part, name)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
 def onnx_as_qdq(file: str) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.api import words
-from chameleon_core.plugin_api import ConfigError
+from chameleon_core.plugin_api import Arrays, ConfigError
 from chameleon_tvm.api import HALVES, first_line, named_object
 
 from chameleon_networks._frameworks.precision import half_type
@@ -89,6 +89,16 @@ class NumberRange:
         mask = array.tolist() if has_mask else None
         return cls(dtype=array.dtype.name, shape=array.shape, least=least, most=most, mask=mask)
 
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """The smallest and the largest admissible number; None if it is no float, or a mask."""
+        if self.mask is not None or not self.dtype.startswith("float"):
+            return None
+        # If no number is negative, the network may take logarithms or roots.
+        if self.least < 0 or not math.isfinite(self.most) or self.most <= self.least:
+            return (-math.inf, math.inf)
+        return (self.least, self.most)
+
 
 @attrs.frozen(kw_only=True)
 class ProgramInputs:
@@ -106,12 +116,8 @@ class ProgramInputs:
     @classmethod
     def of(cls, program: Any) -> ProgramInputs:
         """The inputs of a ``torch.export.ExportedProgram``."""
-        kinds = [getattr(_torch(), name) for name in HALVES]
-        tensors = {
-            name: tensor.float() if tensor.dtype in kinds else tensor
-            for name, tensor in input_tensors(program).items()
-        }
-        ranges = {name: NumberRange.of(tensor.detach().numpy()) for name, tensor in tensors.items()}
+        arrays = zip(input_tensors(program), example_arrays(program), strict=True)
+        ranges = {name: NumberRange.of(array) for name, array in arrays}
         return cls(half=half_type(program), ranges=ranges)
 
 
@@ -381,6 +387,13 @@ def export_for_shapes(program: Any, shapes: Shapes, export: Export, owner: str) 
     ]
     positional, keywords = tree.tree_unflatten(resized, structure)
     return export(tuple(positional), dict(keywords))
+
+
+def example_arrays(program: Any) -> Arrays:
+    """A program's example inputs as arrays; those in half precision in float32."""
+    kinds = [getattr(_torch(), name) for name in HALVES]
+    tensors = [tensor.detach() for tensor in input_tensors(program).values()]
+    return [(one.float() if one.dtype in kinds else one).numpy() for one in tensors]
 
 
 def input_tensors(program: Any) -> Keywords:

@@ -1,0 +1,129 @@
+"""Notes the files that a network and its data are read from, to notice later that one changed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib.util import source_from_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class SourceFile:
+    """The content of a file when it was read.
+
+    Attributes:
+        digest: The BLAKE2b digest of the content.
+        state: Size in bytes, times of the last changes of content and of metadata in nanoseconds,
+            and the number of the inode. If all are the same, so is the content.
+    """
+
+    digest: str
+    state: tuple[int, ...]
+
+
+T = TypeVar("T")
+
+SourceFiles = dict[str, SourceFile]
+"""Files by their absolute paths."""
+
+
+def read_sources(files: Iterable[Path | str]) -> SourceFiles:
+    """Compute the digests of files; raise an ``OSError`` if one cannot be read."""
+    sources = {}
+    for path in map(absolute, files):
+        state = state_of(path)  # before it is read: a change meanwhile is noticed later
+        with Path(path).open("rb") as stream:
+            digest = hashlib.file_digest(stream, "blake2b").hexdigest()
+        sources[path] = SourceFile(digest=digest, state=state)
+    return sources
+
+
+def absolute(path: Path | str) -> str:
+    """An absolute path without ``..``."""
+    # Links stay, since they may point to another file later.
+    return os.path.normpath(Path(path).absolute())
+
+
+def state_of(path: str) -> tuple[int, ...]:
+    """The ``SourceFile.state`` of a file."""
+    facts = Path(path).stat()
+    return (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+
+
+_open_watches: list[set[str]] = []
+
+
+@contextlib.contextmanager
+def watched(sources: SourceFiles) -> Iterator[None]:
+    """Add the files of the user that Python opens meanwhile, such as weights and modules."""
+    _install_hook()
+    paths: set[str] = set()
+    _open_watches.append(paths)
+    try:
+        yield
+    finally:
+        _open_watches.remove(paths)
+        for path in sorted(paths - sources.keys()):
+            if Path(path).is_file() and not path.startswith(_other_folders()):
+                with contextlib.suppress(OSError):
+                    sources |= read_sources([path])
+
+
+def watched_items(items: Callable[[], Iterator[T]], sources: SourceFiles) -> Iterator[T]:
+    """Yield the items of an iterator, and watch the files that it reads for each of them."""
+    with watched(sources):
+        iterator = items()
+    while True:
+        with watched(sources):
+            item = next(iterator, _END)
+        if item is _END:
+            return
+        yield item
+
+
+_END: Any = object()
+
+
+@cache
+def _install_hook() -> None:
+    """Let Python call a function whenever it opens a file, which cannot be undone."""
+    sys.addaudithook(_note_opened)
+
+
+def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open" or not _open_watches:
+        return
+    path, _, flags = arguments
+    # Source code that is only shown in messages, such as that of the calling program.
+    if sys._getframe(1).f_globals.get("__name__") in {"tokenize", "linecache"}:  # noqa: SLF001
+        return
+    if not isinstance(path, str | bytes | os.PathLike) or flags & (os.O_WRONLY | os.O_RDWR):
+        return
+    name = absolute(os.fsdecode(path))
+    if name.endswith(".pyc"):
+        with contextlib.suppress(ValueError):
+            name = source_from_cache(name)
+    for paths in _open_watches:
+        paths.add(name)
+
+
+@cache
+def _other_folders() -> tuple[str, ...]:
+    """Folders with files that are not the user's: of the system, of libraries, of Chameleon."""
+    libraries = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    modules = [module for name, module in sys.modules.items() if name.startswith("chameleon_")]
+    files = [file for module in modules if (file := getattr(module, "__file__", None))]
+    own = {str(Path(file).parent) for file in files}
+    scratch = f"{tempfile.gettempdir()}/chameleon-"
+    folders = {*libraries, *own, "/proc", "/sys", "/dev", "/etc", "/usr"}
+    return (*(f"{folder}/" for folder in folders), scratch)

@@ -1,0 +1,128 @@
+"""A model, its weights or its data that changed since a run are noticed by every command."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ExitCode
+from chameleon_networks import load
+from chameleon_networks._artifact.load import digest_of
+from chameleon_networks._artifact.sources import changed_files, sources_for
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._importers.sources import OnnxNetwork, TorchNetwork
+from chameleon_networks._quantize.calibration_batches import user_samples
+from chameleon_networks._source_files import watched
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+TEXT = "(float[1, 8] x) => (float[1, 8] y) { y = MatMul(x, w) }"
+
+
+def _write_model(folder, number):
+    onnx_file(folder / "net.onnx", TEXT, w=np.full((8, 8), number, np.float32))
+
+
+def _answer(run):
+    return float(load(run / "network")(np.ones((1, 8), np.float32))[0, 0])
+
+
+def test_each_command_refuses_a_changed_model_until_it_is_asked_for_it(tmp_path, capfd):
+    pipeline, run = tmp_path / "p.yaml", tmp_path / "run"
+    model = {"onnx": {"source": str(tmp_path / "net.onnx"), "compare": False}}
+    document = {"model": model, "budget": {"measurements": 0}, "output": str(run)}
+    pipeline.write_text(json.dumps(document))
+    _write_model(tmp_path, 1)
+    commands = (
+        ["run", str(pipeline)],
+        ["verify", str(run)],
+        ["export", str(run), "--to", "c", "-o", str(tmp_path / "c")],
+        ["compile", str(run)],
+    )
+    assert command_line(commands[0]) == ExitCode.OK
+    _write_model(tmp_path, 1)
+    assert command_line(commands[0]) == ExitCode.OK, "the same content is no change"
+    _write_model(tmp_path, 2)
+    for command in commands:
+        capfd.readouterr()
+        assert command_line(command) == ExitCode.USAGE, command
+        assert f"{tmp_path / 'net.onnx'} has changed since" in capfd.readouterr().err
+    assert _answer(run) == 8
+    assert command_line([*commands[-1], "--fresh"]) == ExitCode.OK
+    assert _answer(run) == 16
+    for command in commands[:-1]:
+        assert command_line(command) == ExitCode.OK, command
+    _write_model(tmp_path, 3)
+    assert command_line([*commands[0], "--fresh"]) == ExitCode.OK
+    assert _answer(run) == 24
+    (tmp_path / "net.onnx").unlink()
+    shutil.move(run, tmp_path / "moved")
+    export = ["export", str(tmp_path / "moved"), "--to", "c", "-o", str(tmp_path / "again")]
+    assert command_line(export) == ExitCode.OK, "a model that is elsewhere has not changed"
+
+
+MODEL = """
+import numpy as np, torch
+from helper import size
+
+def make():
+    layer = torch.nn.Linear(size, 2)
+    layer.bias.data[:] = torch.from_numpy(np.load({file!r}))
+    return layer, (torch.ones(1, size),)
+
+def batches():
+    yield np.load({file!r})[None]
+    yield np.ones((1, 2), np.float32)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A file with functions for a model and its data, which read two other files."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "helper.py").write_text("size = 2")
+    np.save(tmp_path / "numbers.npy", np.zeros(2, np.float32))
+    file = tmp_path / "model.py"
+    file.write_text(MODEL.format(file=str(tmp_path / "numbers.npy")))
+    return file
+
+
+def test_a_function_has_the_files_that_it_reads(module):
+    network = TorchNetwork(TorchOptions(source=f"{module}:make"))
+    assert not network.sources
+    network.input_names()
+    names = {"model.py", "helper.py", "numbers.npy"}
+    assert set(network.sources) == {str(module.with_name(name)) for name in names}
+
+
+def test_data_have_the_files_that_they_are_read_from(module, tiny):
+    text = "(float[1, 2] x) => (float[1, 2] y) { y = Relu(x) }"
+    file = onnx_file(module.with_name("relu.onnx"), text)
+    network = OnnxNetwork(type(tiny.options)(source=str(file)))
+    assert len(list(user_samples(network, f"{module}:batches", "calibrate"))) == 2
+    assert {str(module), str(module.with_name("numbers.npy")), str(file)} <= set(network.sources)
+
+
+def test_the_content_counts_and_not_the_time(tmp_path):
+    file, folder = tmp_path / "w.bin", tmp_path / "run" / "network"
+    folder.mkdir(parents=True)
+    file.write_text("a")
+    with watched(sources := {}):
+        file.read_text()
+        (tmp_path / "written").write_text("b")
+    assert list(sources) == [str(file)]
+    entry = sources_for(folder, sources)
+    assert list(entry["sources"]) == ["../../w.bin"]
+    digested = {"files": {}, **json.loads(json.dumps(entry))}
+    manifest = {**digested, "digest": digest_of(digested)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert changed_files(folder) == []
+    file.write_text("a")
+    assert changed_files(folder) == []
+    file.write_text("b")
+    assert changed_files(folder) == [str(file)]
+    file.unlink()
+    assert changed_files(folder) == []

@@ -1,0 +1,89 @@
+"""If a network and its reference disagree, a third implementation says which one is wrong."""
+
+import json
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_networks._checks.worker import NetworkCheck
+from chameleon_networks._evaluation.network_cache import ReferenceOutputs
+from chameleon_networks._evaluation.special_inputs import special_inputs
+from chameleon_networks._evaluation.verify import samples_of
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._graph.relax_utils import mutate, relax, tvm
+from chameleon_networks._importers.options import OnnxOptions
+from chameleon_networks._importers.sources import OnnxNetwork
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+TEXT = "(float[4, 8] x) => (float[4, 8] y) { y = Tanh(x) }"
+
+
+@pytest.fixture
+def network(tmp_path):
+    """A network whose answers nobody knows yet."""
+    text = TEXT.replace("Tanh(x)", "Tanh(s)").replace("{", "{ s = Mul(x, w) ")
+    weights = np.random.default_rng().uniform(0.5, 1.0, 8).astype(np.float32)
+    file = onnx_file(tmp_path / "net.onnx", text, w=weights)
+    return OnnxNetwork(OnnxOptions(source=str(file), compare=False))
+
+
+def test_a_reference_that_is_wrong_is_replaced_and_named(network, delivery_of):
+    source = NetworkFrontend(network)
+    samples, special = samples_of(network.samples), special_inputs(network)
+    run = network.framework("onnxruntime", 1)
+    wrong = [[output + 1 for output in run(inputs)] for inputs in samples]
+    known = ReferenceOutputs(
+        reference="onnxruntime", outputs=wrong, special=[run(one.inputs) for one in special]
+    )
+    network.kept.store_outputs(known, samples, special)
+    delivery = delivery_of(source)
+    result = source.deliver(delivery)
+    assert (result.failure, result.reference) == (None, "onnx.reference")
+    words = "onnxruntime is wrong: onnx.reference agrees with the network"
+    assert result.disagreement.startswith(words)
+    assert "its outputs are off by" in result.disagreement
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert manifest["verification"]["disagreement"] == result.disagreement
+
+
+def _broken(network):
+    """The network, but imported with another operator than it has."""
+
+    @relax.expr_functor.mutator
+    class Replace(relax.PyExprMutator):
+        def visit_call_(self, call):
+            call = super().visit_call_(call)
+            wrong = getattr(call.op, "name", "") == "relax.tanh"
+            return relax.op.sin(call.args[0]) if wrong else call
+
+    assert isinstance(network.imported, tvm.IRModule)
+    module = mutate(network.graph.module, Replace(network.graph.module))
+    network.graph = attrs.evolve(network.graph, module=module)
+    return network
+
+
+def test_a_network_that_is_wrong_is_not_delivered(network, delivery_of):
+    source = NetworkFrontend(network)
+    source.network = _broken(network)
+    result = source.deliver(delivery_of(source))
+    assert result.folder is None
+    assert "compared with onnxruntime, its outputs are off by" in result.failure
+    assert "onnx.reference agrees with onnxruntime" in result.failure
+    assert result.disagreement is None
+
+
+def test_the_check_before_tuning_asks_a_third_one_too(network, target, monkeypatch):
+    right = OnnxNetwork.framework
+
+    def framework(self, name, threads):
+        run = right(self, name, threads)
+        wrong = name == "onnxruntime"
+        return lambda inputs: [output + wrong for output in run(inputs)]
+
+    monkeypatch.setattr(OnnxNetwork, "framework", framework)
+    report = NetworkCheck(network, target, 1).report(["NHWC"])
+    assert report.reference == "onnx.reference"
+    assert report.max_relative_error < 1e-5
