@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ def public_page() -> str:
     for module, about in tomllib.loads(NAMES.read_text()).items():
         imported = importlib.import_module(module)
         rows = [
-            [f"`{name}`", version, cell(_summary(getattr(imported, name)))]
+            [f"`{path}`", version, cell(_summary(value))]
             for version, names in about["since"].items()
             for name in names
+            for path, value in _with_nested(name, getattr(imported, name))
         ]
         stability = f"All names of this module are {about['stability']}."
         first = (imported.__doc__ or "").strip().partition("\n")[0]
@@ -39,6 +41,14 @@ def public_page() -> str:
             section(f"`{module}`", first, stability, table(["name", "since", "meaning"], rows))
         )
     return "\n".join(parts)
+
+
+def _with_nested(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """An object with its name, and the public classes nested in it."""
+    yield name, value
+    for inner, nested in inspect.getmembers(value, inspect.isclass):
+        if inspect.isclass(value) and inner[0].isupper():
+            yield f"{name}.{inner}", nested
 
 
 def _summary(value: Any) -> str:
