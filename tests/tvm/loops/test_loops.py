@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT
+from chameleon_tvm._operators.activations import activate, activated
 from chameleon_tvm._operators.elementary import FUNCTIONS
 from chameleon_tvm._operators.matmul_specs import DenseSpec
 from chameleon_tvm._quick_tvm import te, tirx
@@ -352,6 +353,17 @@ def test_elementary_functions_are_good_to_float32(name):
             "erf": np.vectorize(math.erf),
         }[name](x.astype(np.float64)).astype(np.float32)
     np.testing.assert_allclose(ran(function, [x], x.shape), exact, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["elu", "selu"])
+def test_activations_of_small_numbers_have_all_digits(name):
+    sizes = np.concatenate([10.0 ** RNG.uniform(-30, 2, 4000), [0.0, 0.34, 0.35]])
+    x = np.concatenate([sizes, -sizes]).astype(np.float32)
+    source = te.placeholder(x.shape, name="source")
+    out = te.compute(x.shape, lambda i: activate(source(i), name), name="out")
+    function = loops_of(scheduled(te.create_prim_func([source, out]), LoopPlan(), 8))
+    exact = activated(x.astype(np.float64), name)
+    np.testing.assert_allclose(ran(function, [x], x.shape), exact, rtol=1e-6, atol=1e-38)
 
 
 def test_an_error_without_words_is_named(monkeypatch):

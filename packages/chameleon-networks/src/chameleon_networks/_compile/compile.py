@@ -48,6 +48,7 @@ from chameleon_networks._compile.insert_kernels import insert_kernels
 from chameleon_networks._compile.kernels import Kernels, OperatorKernel
 from chameleon_networks._compile.loop_tasks import TunedLoops
 from chameleon_networks._compile.network_pipeline import PIPELINE
+from chameleon_networks._compile.normalizations import NORMALIZATIONS
 from chameleon_networks._compile.scans import lower_scans
 from chameleon_networks._compile.sequence.buffer_specialization import specialize_buffers
 from chameleon_networks._compile.sequence.calls import (
@@ -69,7 +70,7 @@ from chameleon_networks._compile.sequence.view_candidates import (
     mark_view_candidates,
     select_view_candidates,
 )
-from chameleon_networks._compile.sums import NORMALIZATIONS, widen_accumulators
+from chameleon_networks._compile.sums import widen_accumulators
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.relax_utils import map_elements, relax, tvm, with_args
 
@@ -208,10 +209,10 @@ def lower_and_fuse(module: Any) -> Any:
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         passes.LegalizeOps(),
+        widen_accumulators,
         _hide_arithmetic,
         passes.RewriteDataflowReshape(),
         passes.DeadCodeElimination(),
-        widen_accumulators,
     ):
         module = module_pass(module)
     return module

@@ -6,22 +6,20 @@ Torch adds up by blocks of blocks instead. Sums in float64 are at least as accur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from chameleon_tvm.api import emit, find_nodes, reduces_contiguous, structural_map, te, tirx
+from chameleon_tvm.api import emit, find_nodes, reduces_contiguous, structural_map, tirx
 
 from chameleon_networks._compile.default_schedules import is_scheduled
-from chameleon_networks._graph.relax_utils import operator_name, shape_of, tvm
+from chameleon_networks._compile.normalizations import DISTANCES
+from chameleon_networks._graph.relax_utils import tvm
 
-MAX_FLOAT_TERMS = 16
+_MAX_TERMS = 16
 """Most terms that are added up in float32."""
 
 _MAX_ROW_TERMS = 1024
 """Most distances in a row of memory that are added up in float32."""
-
-_DISTANCES = "chameleon.distances"
-"""An annotation of blocks that add up distances from a mean or an element."""
 
 _NARROW, _WIDE = "float32", "float64"
 
@@ -144,11 +142,11 @@ def _long_sum(block: Any) -> Any | None:
     reduced = [number for number, axis in axes if axis.iter_type == tirx.IterVar.CommReduce]
     extents = [block.iter_vars[number].dom.extent for number in reduced]
     terms = math.prod(getattr(extent, "value", math.inf) for extent in extents)
-    if terms <= MAX_FLOAT_TERMS or any(map(_is_product_of_two, (store.value.a, store.value.b))):
+    if terms <= _MAX_TERMS or any(map(_is_product_of_two, (store.value.a, store.value.b))):
         return None
     # A row is added up in vectors of partial sums, each of which has few terms then.
     is_row = len(reduced) == 1 and reduces_contiguous(block, reduced)
-    is_short = _DISTANCES in block.annotations and is_row and terms <= _MAX_ROW_TERMS
+    is_short = DISTANCES in block.annotations and is_row and terms <= _MAX_ROW_TERMS
     return None if is_short else store.buffer
 
 
@@ -157,72 +155,3 @@ def _is_product_of_two(term: Any) -> bool:
     factors = (term.a, term.b) if isinstance(term, tirx.Mul) else ()
     sources = [factor.source for factor in factors if isinstance(factor, tvm.ir.TensorLoad)]
     return len(sources) > 1 and not sources[0].same_as(sources[1])
-
-
-def _lower_normalization(builder: Any, call: Any) -> Any:
-    """Lower a normalization to means of distances: from one element, and then from the mean."""
-    # TVM subtracts the square of the mean from the mean of squares, which leaves rounding errors
-    # if the mean is large. Distances from an element are small then, and zero if all are equal.
-    known, shape, name = call.attrs, shape_of(call), operator_name(call).removeprefix("relax.nn.")
-    axes = {int(axis) % len(shape) for axis in known.axes}
-    kept = [axis for axis in range(len(shape)) if axis not in axes]
-    extents, scaled = dict(enumerate(shape)), sorted(axes)
-    if name != "layer_norm":
-        scaled = [int(known.channel_axis) % len(shape)]
-    if name == "group_norm":
-        [channel] = scaled
-        extents[channel] //= int(known.num_groups)
-        axes.add(channel)
-    groups = [shape[axis] // extents[axis] if axis in axes else shape[axis] for axis in kept]
-    count = float(math.prod(extents[axis] for axis in axes))
-
-    def normalized(source: Any, *parameters: Any) -> Any:
-        kind = _NARROW if "16" in str(source.dtype) else str(source.dtype)
-        x, gamma, beta = (_cast(tensor, kind) for tensor in (source, *parameters))
-
-        def element(group: Sequence[Any], inside: Mapping[int, Any]) -> Any:
-            at = dict(zip(kept, group, strict=True))
-            for axis, place in inside.items():
-                at[axis] = at[axis] * extents[axis] + place if axis in at else place
-            return x(*(at[axis] for axis in range(len(shape))))
-
-        def mean(name: str, term: Callable[[Any, Sequence[Any]], Any]) -> Callable[..., Any]:
-            inside = {axis: te.reduce_axis((0, extents[axis]), f"k{axis}") for axis in sorted(axes)}
-
-            def total(*group: Any) -> Any:
-                return te.sum(term(element(group, inside), group), axis=[*inside.values()])
-
-            whole = te.compute(groups, total, name=f"{name}_sum", attrs={_DISTANCES: True})
-            return lambda *at: whole(*at).astype(_WIDE) / tirx.const(count, _WIDE)
-
-        # Each group has one center and one factor, which are computed in float64 and rounded once.
-        first = te.compute(groups, lambda *at: element(at, dict.fromkeys(axes, 0)), name="first")
-        shift = mean("shift", lambda number, at: number - first(*at))
-        center = te.compute(
-            groups, lambda *at: (first(*at).astype(_WIDE) + shift(*at)).astype(kind), name="center"
-        )
-        spread = mean("spread", lambda number, at: (number - center(*at)) * (number - center(*at)))
-        epsilon = tirx.const(float(known.epsilon), _WIDE)
-        factor = te.compute(
-            groups, lambda *at: tirx.rsqrt(spread(*at) + epsilon).astype(kind), name="factor"
-        )
-
-        def result(*at: Any) -> Any:
-            group = [at[axis] // extents[axis] if axis in axes else at[axis] for axis in kept]
-            own = [at[axis] for axis in scaled]
-            return (x(*at) - center(*group)) * factor(*group) * gamma(*own) + beta(*own)
-
-        return _cast(te.compute(shape, result, name="normalized"), str(source.dtype))
-
-    return builder.call_te(normalized, *call.args, primfunc_name_hint=name)
-
-
-def _cast(tensor: Any, dtype: str) -> Any:
-    """A tensor in another dtype, without the copy that ``topi.cast`` makes if it is the same."""
-    return tensor if str(tensor.dtype) == dtype else tvm.topi.cast(tensor, dtype)
-
-
-NORMALIZATIONS = {
-    f"relax.nn.{name}_norm": _lower_normalization for name in ("instance", "group", "layer")
-}
-"""Functions that lower a normalization, by its name."""

@@ -148,7 +148,8 @@ def _group_norm(call: TorchCall) -> Any:
         for value, neutral in zip(call.node.args[1:3], (1.0, 0.0), strict=True)
     )
     axes = list(range(2, len(extents(x))))
-    result = op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon))
+    affine = any(value is not None for value in call.node.args[1:3])
+    result = op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon), affine, affine)
     return call.emit(relax.Tuple([result]))
 
 
