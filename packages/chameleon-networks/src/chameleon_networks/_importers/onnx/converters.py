@@ -143,7 +143,7 @@ def _dynamic_quantize(node: Node) -> list[Any]:
 
 def _unpacked(packed: NDArray[Any], bits: int) -> NDArray[Any]:
     """The numbers of ``bits`` bits in each row of an array of bytes, the lowest bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    shifts = np.arange(0, 8, bits, dtype=np.ubyte)
     numbers = packed[..., None] >> shifts & (2**bits - 1)
     return np.asarray(numbers.reshape(*packed.shape[:-1], -1))
 
@@ -156,13 +156,13 @@ def _matmul_of_few_bits(node: Node) -> Any:
     if bits not in _PACKED_BITS:
         raise NodeError(f"its weights have {bits} bits")
     blocks = -(-depth // block)
-    packed = node.value(1).view(np.uint8).reshape(columns, blocks, -1)
+    packed = node.value(1).view(np.ubyte).reshape(columns, blocks, -1)
     numbers = _unpacked(packed, bits)[..., :block].reshape(columns, -1)[:, :depth]
     scales = node.value(2).reshape(columns, blocks).astype(np.float32)
     zeros, groups, bias = node.known(3), node.known(4), node[5]
     if zeros is None:
-        zeros = np.full((columns, blocks), 2 ** (bits - 1), np.uint8)
-    elif zeros.dtype == np.uint8:
+        zeros = np.full((columns, blocks), 2 ** (bits - 1), np.ubyte)
+    elif zeros.dtype == np.ubyte:
         zeros = _unpacked(zeros.reshape(columns, -1), bits)[:, :blocks]
     zeros = zeros.reshape(columns, blocks).astype(np.float32)
     group = np.arange(depth) // block if groups is None else groups

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import constant_of
-from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._graph.transposed_convolutions import transposed_convolution
+from chameleon_networks._graph.relax_utils import relax, transposed_convolution
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._graph.transposed_convolutions import transposed_convolution
+from chameleon_networks._graph.relax_utils import relax, transposed_convolution
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
