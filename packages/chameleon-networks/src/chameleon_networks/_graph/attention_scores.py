@@ -21,6 +21,8 @@ _NEUTRAL = frozenset(
 _MASK_VALUE = -1e4
 """Networks replace masked scores by this number or a lower one."""
 _FLOAT32_MIN = float(np.finfo(np.float32).min)
+_PARTS = {"broadcast_to", "permute_dims", "strided_slice", "take"}
+"""Operators that give some numbers of their first tensor."""
 _ROW_TEST_OPERATORS = {"equal", "astype", "max", "reshape", "any"}
 """Operators of the test whether all scores of a row are minus infinity."""
 
@@ -145,7 +147,9 @@ class SoftmaxInputFinder:
 
     def _is_finite(self, tensor: Any) -> bool:
         """Whether a mask is made in a way that gives no infinite numbers in usual networks."""
-        call = self._call(self._without_neutral(tensor)[0])
+        call = self._call(tensor)
+        while _is_neutral(call) or _name(call) in _PARTS:
+            call = self._call(call.args[0])
         if _name(call) == "where":
             numbers = [scalar_of(part) for part in call.args[1:]]
             return all(number is not None and math.isfinite(number) for number in numbers)
@@ -311,8 +315,7 @@ class Masking:
     def shape(self) -> tuple[int, ...]:
         """The shape of the mask that a kernel must add, or an empty tuple without a mask."""
         if self.computed is not None:
-            constant = () if self.constant is None else self.constant.shape
-            return tuple(np.broadcast_shapes(self.computed_shape, constant))
+            return self._broadcast_shape(())
         if self.constant is None or self.causal or not self.constant.any():
             return ()
         return self.constant.shape
@@ -355,7 +358,7 @@ class Masking:
             self,
             constant=None,
             computed=relax.op.where(relax.op.equal(value, zero), self.total, value),
-            computed_shape=tuple(np.broadcast_shapes(self.shape, shape)),
+            computed_shape=self._broadcast_shape(shape),
         )
 
     def added(self, value: Any, shape: tuple[int, ...]) -> Masking:
@@ -369,6 +372,11 @@ class Masking:
             computed=value if self.computed is None else relax.op.add(self.computed, value),
             computed_shape=tuple(np.broadcast_shapes(self.computed_shape, shape)),
         )
+
+    def _broadcast_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of these masks and of an array of another shape together."""
+        constant = () if self.constant is None else self.constant.shape
+        return tuple(np.broadcast_shapes(self.computed_shape, constant, shape))
 
 
 def masking_of(masks: Sequence[Mask], scores: tuple[int, ...], *, guarded: bool) -> Masking | None:

@@ -463,8 +463,7 @@ def branch_extents(
             continue
         named = {int(number) + near for number in guard.atoms(sympy.Integer) for near in (-1, 0, 1)}
         for extent in sorted({*extents[::step], *named.intersection(extents)}, reverse=True):
-            value = sympy.Integer(extent)
-            if guard.xreplace(dict.fromkeys(symbols, value)) == sympy.false:
+            if _is_false(guard, dict.fromkeys(symbols, sympy.Integer(extent))):
                 found |= {extent, extent + 1}
                 break
     return found.intersection(extents)
@@ -472,6 +471,15 @@ def branch_extents(
 
 _CHECKED_EXTENTS = 256
 """Number of extents for which a condition is evaluated, besides those near a number in it."""
+
+
+def _is_false(guard: Any, values: Mapping[Any, Any]) -> bool:
+    """Whether a condition of torch's export does not hold for some extents."""
+    try:
+        return bool(guard.xreplace(values) == importlib.import_module("sympy").false)
+    except Exception as error:  # noqa: BLE001 - such as a division by zero in a function of torch's
+        log.info("condition_not_evaluated", condition=str(guard), problem=first_line(error))
+        return False
 
 
 def _resize(example: Any, shape: Sequence[int]) -> Any:
