@@ -14,7 +14,7 @@ from typing import Any
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Expr
 from chameleon_tvm._late_tvm import structural_map, tirx, tvm
-from chameleon_tvm._types import BFLOAT16, FLOAT32, INT8
+from chameleon_tvm._types import FLOAT32, INT32, UNROUNDED
 
 OPAQUE = "tirx.chameleon_"
 """Beginning of the operators' names in TVM."""
@@ -38,19 +38,23 @@ def opaque(name: str, *operands: Expr) -> Expr:
     register_operators()
     first = operands[0]
     kind, compares = str(first.ty).partition("x")[0], name in _COMPARISONS
-    if kind == BFLOAT16:
-        wide = [tirx.Cast(emit.vector_dtype(FLOAT32, each), each) for each in operands]
-        result = opaque(name, *wide)
-        return result if compares else round_to_bfloat16(result)
+    if kind in UNROUNDED:
+        result = opaque(name, *(emit.cast(FLOAT32, each) for each in operands))
+        return result if compares else rounded_to(kind, result)
     dtype = emit.vector_dtype("bool" if compares else kind, first)
     return tirx.call_intrin(dtype, OPAQUE + name, *operands)
 
 
-def round_to_bfloat16(value: Expr) -> Expr:
-    """Convert float32 to bfloat16, rounded; TVM computes with bfloat16 in float32, unrounded."""
+def rounded_to(dtype: str, value: Expr) -> Expr:
+    """Convert float32 to a dtype of ``UNROUNDED``, with rounding.
+
+    Args:
+        dtype: The dtype.
+        value: A scalar or vector of float32.
+    """
     register_operators()
     rounded = tirx.call_intrin(str(value.ty), f"{OPAQUE}round", value)
-    return tirx.Cast(emit.vector_dtype(BFLOAT16, value), rounded)
+    return tirx.Cast(emit.vector_dtype(dtype, value), rounded)
 
 
 def is_opaque(value: Expr, name: str) -> bool:
@@ -182,7 +186,7 @@ def _floor_modulo(a: Expr, b: Expr) -> Expr:
 def _compared(node: Any) -> Callable[[Expr, Expr], Expr]:
     def lowered(a: Expr, b: Expr) -> Expr:
         if str(a.ty).startswith("bool"):  # TVM generates no comparison of booleans
-            a, b = emit.cast(INT8, a), emit.cast(INT8, b)
+            a, b = emit.cast(INT32, a), emit.cast(INT32, b)
         return node(a, b)
 
     return lowered
@@ -215,7 +219,7 @@ OPERATIONS: dict[str, Callable[..., Expr]] = {
 }
 """Functions that make TVM's nodes of an operation's operands, by name.
 
-``divide`` and ``modulo`` of integers round towards zero. ``round`` rounds float32 to bfloat16. An
+``divide`` and ``modulo`` of integers round towards zero. ``round`` rounds float32 to 16 bits. An
 extremum is the second operand if either is NaN. Each operand occurs once in the result: TVM binds a
 variable for a value by simplifying it.
 """

@@ -276,6 +276,9 @@ def display_name(dtype: str) -> str:
     return (dtype in COMPUTE and COMPUTE[dtype].variant_of) or dtype
 
 
+UNROUNDED = frozenset({BFLOAT16})
+"""The dtypes with which TVM computes in float32, without rounding a number before it is stored."""
+
 FLOATING_IN = {kind.storage_dtype: kind for kind in STORAGE.values() if not kind.whole}
 """The floating-point storage types, by the dtype of instructions' operands and of buffers on
 CPUs."""

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from chameleon_tvm import _emit as emit
-from chameleon_tvm._opaque import NODES, is_opaque, opaque, round_to_bfloat16
+from chameleon_tvm._opaque import NODES, is_opaque, opaque, rounded_to
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._spaces.loops.trees import find_nodes, structural_map, substitute
-from chameleon_tvm._types import BFLOAT16, FLOAT32
+from chameleon_tvm._types import FLOAT32, UNROUNDED
 
 _KINDS = tuple(getattr(tirx, name) for name in (*NODES, "GT", "GE"))
 """The classes of TVM's nodes that become opaque."""
@@ -92,16 +92,17 @@ def _hidden_operation(data: Sequence[Any], results: Sequence[Any], node: Any) ->
 
 
 def _rounded_cast(cast: Any) -> Any:
-    """A conversion to bfloat16 that rounds; TVM's does not, if a number is converted back."""
-    kinds = str(cast.ty), str(cast.value.ty)
-    if kinds[0] != BFLOAT16 or kinds[1] == BFLOAT16 or is_opaque(cast.value, "round"):
+    """A conversion that rounds; TVM's does not, if a number is converted back."""
+    kind = str(cast.ty)
+    if kind not in UNROUNDED or str(cast.value.ty) == kind or is_opaque(cast.value, "round"):
         return cast
-    return round_to_bfloat16(emit.cast(FLOAT32, cast.value))
+    return rounded_to(kind, emit.cast(FLOAT32, cast.value))
 
 
 def _rounded_call(call: Any) -> Any:
-    """A function of bfloat16 that rounds its result."""
-    if any(str(each.ty) != BFLOAT16 for each in (call, *call.args)):
+    """A function that rounds its result to the dtype of its arguments."""
+    kind = str(call.ty)
+    if kind not in UNROUNDED or any(str(each.ty) != kind for each in call.args):
         return call
     operands = [emit.cast(FLOAT32, each) for each in call.args]
-    return round_to_bfloat16(tirx.call_intrin(FLOAT32, call.op, *operands))
+    return rounded_to(kind, tirx.call_intrin(FLOAT32, call.op, *operands))
