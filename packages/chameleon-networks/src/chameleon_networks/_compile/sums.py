@@ -141,7 +141,8 @@ def _long_sum(block: Any) -> Any | None:
     axes = enumerate(block.iter_vars)
     reduced = [number for number, axis in axes if axis.iter_type == tirx.IterVar.CommReduce]
     extents = [block.iter_vars[number].dom.extent for number in reduced]
-    terms = math.prod(getattr(extent, "value", math.inf) for extent in extents)
+    known = (int(e) if isinstance(e, tirx.IntImm) else math.inf for e in extents)
+    terms = math.prod(known)
     if terms <= _MAX_TERMS or any(map(_is_product_of_two, (store.value.a, store.value.b))):
         return None
     # A row is added up in vectors of partial sums, each of which has few terms then.

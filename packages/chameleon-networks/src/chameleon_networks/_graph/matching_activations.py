@@ -84,7 +84,6 @@ def match_activation(
     while (
         len(members := expression.members) < _MAX_OPERATORS
         and (last := _next_operator(known := expression.known, users)) is not None
-        and shape_of(last) == shape_of(variable)
         and expression.append(last)
     ):
         closed = all(
@@ -140,24 +139,20 @@ class _Expression:
         if not _is_elementwise(call) or name in _STEPS:
             return False
         constants = [known_value(argument, {}) is not None for argument in call.args]
-        lines = [
-            constant or argument in self.linear
-            for constant, argument in zip(constants, call.args, strict=True)
-        ]
-        if name in _COMPARING and not all(lines):
+        pairs = zip(constants, call.args, strict=True)
+        is_linear = all(constant or argument in self.linear for constant, argument in pairs)
+        compares = name in _COMPARING
+        if shape_of(variable) != shape_of(self.variable) or (compares and not is_linear):
             return False
         with np.errstate(all="ignore"):
             outputs = evaluate(call, self.known)
             if outputs is None:
                 return False
-            if name in _COMPARING:
+            if compares:
                 self.kinks = sorted({*self.kinks, *self._new_kinks(call)})
         self.known[variable] = outputs
         self.members.append(variable)
-        scales = (name == "relax.multiply" and any(constants)) or (
-            name == "relax.divide" and constants[1]
-        )
-        if all(lines) and (name in _COMPARING or name in _LINEAR or scales):
+        if is_linear and (compares or name in _LINEAR or _scales(name, constants)):
             self.linear.add(variable)
         return True
 
@@ -202,6 +197,13 @@ class _Expression:
         floats = [known[member] for member in self.members if known[member].dtype.kind == "f"]
         sizes = np.abs([np.broadcast_to(value, known[self.variable].shape) for value in floats])
         return np.minimum(_ROUNDING * np.ravel(sizes.max(0, initial=0.0)), _MAX_ROUNDING)
+
+
+def _scales(name: str, constants: Sequence[bool]) -> bool:
+    """Whether an operator multiplies or divides by a constant."""
+    return (name == "relax.multiply" and any(constants)) or (
+        name == "relax.divide" and constants[1]
+    )
 
 
 def _inside(low: float, high: float) -> tuple[float, float]:

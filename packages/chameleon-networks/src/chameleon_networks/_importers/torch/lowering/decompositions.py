@@ -578,7 +578,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
     _ATEN.hypot.default: _hypot,
     **dict.fromkeys((_ATEN.remainder.Tensor, _ATEN.remainder.Scalar), _remainder),
-    _ATEN.remainder.Scalar_Tensor: lambda x, y: torch.full_like(y, x).remainder(y),
+    _ATEN.remainder.Scalar_Tensor: lambda x, y: torch.remainder(
+        torch.full_like(y, x, dtype=torch.result_type(x, y)), y
+    ),
     _ATEN.floor_divide.default: _floor_divide,
     **dict.fromkeys((_ATEN.div.Tensor_mode, _ATEN.div.Scalar_mode), _floor_divide),
 }
