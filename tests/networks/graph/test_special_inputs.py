@@ -39,6 +39,14 @@ def test_numbers_that_become_integers_are_none_whose_integer_nobody_defines(tmp_
     assert list(_special(_network(tmp_path, text))) == LABELS[:2]
 
 
+@pytest.mark.parametrize(("operator", "spreads"), [("MaxPool", True), ("AveragePool", False)])
+def test_nan_may_spread_in_windows_of_maxima(operator, spreads, tmp_path):
+    node = f"y = {operator} <kernel_shape = [2, 2]> (x)"
+    text = f"(float[1, 2, 4, 4] x) => (float[1, 2, 3, 3] y) {{ {node} }}"
+    *finite, nan = special_inputs(_network(tmp_path, text))
+    assert [one.may_spread for one in (*finite, nan)] == [False] * 3 + [spreads]
+
+
 @pytest.mark.parametrize(
     ("text", "places"),
     [

@@ -227,7 +227,8 @@ class Comparison:
         for one in special:
             if process.alive:
                 with contextlib.suppress(ChameleonError):
-                    outputs, lenient = process.outputs(one.inputs), fused and not one.is_finite
+                    outputs = process.outputs(one.inputs)
+                    lenient = one.may_spread or (fused and not one.is_finite)
                     yield verify.SpecialCheck(one, outputs, self._rounded, lenient=lenient)
 
     def _rounded(self, inputs: Arrays) -> list[Arrays]:

@@ -238,7 +238,7 @@ class DeliverySteps:
                 one,
                 outputs,
                 rounded_outputs,
-                lenient=not one.is_finite and bool(self._fusions),
+                lenient=one.may_spread or (not one.is_finite and bool(self._fusions)),
             )
             for one, outputs in zip(self._special, known.special, strict=True)
             if outputs is not None

@@ -85,11 +85,13 @@ class SpecialInputs:
         label: A phrase for messages that names the inputs.
         inputs: One array for each input of the network.
         is_finite: Whether all numbers are finite.
+        may_spread: Whether NaN may spread further than in the reference, which may ignore it.
     """
 
     label: str
     inputs: Arrays
     is_finite: bool = True
+    may_spread: bool = False
 
 
 def samples_of(samples: Callable[[np.random.Generator], Arrays]) -> list[Arrays]:
