@@ -195,33 +195,3 @@ def restore_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
         for name, function in module.functions.items()
     }
     return tvm.IRModule(functions, module.attrs)
-
-
-def transposed_convolution(
-    data: Any,
-    weights: Any,
-    *,
-    strides: Sequence[int],
-    padding: Sequence[int],
-    output_padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int = 1,
-) -> Any:
-    """The call of a transposed convolution of channels first.
-
-    Args:
-        data: The images, of shape (N, I, spatial axes).
-        weights: The filters, of shape (I, O of a group, spatial axes).
-        strides: The stride along each spatial axis.
-        padding: Number of outputs to crop at the front of each spatial axis, then at each end.
-        output_padding: Number of outputs to add at the end of each spatial axis.
-        dilation: The dilation along each spatial axis.
-        groups: Number of groups.
-    """
-    # TVM refuses an output padding of a stride or more. It uncovers outputs that are cropped, and
-    # a negative crop adds zeros.
-    rank = len(strides)
-    ends = [end - more for end, more in zip(padding[rank:], output_padding, strict=True)]
-    convolve = getattr(relax.op.nn, f"conv{rank}d_transpose")
-    crops = [*padding[:rank], *ends]
-    return convolve(data, weights, list(strides), crops, dilation=list(dilation), groups=groups)
