@@ -194,9 +194,12 @@ _CONDITIONS = ("equal", "less", "greater", "logical", "isnan", "isinf", "isfinit
 
 def _call(name, *operands):
     kind = "bool" if name.startswith(_CONDITIONS) else operands[0].kind
+    constant = all(one.constant for one in operands)
     function = _VALUES.get(name) or getattr(np, name)
+    if constant and name in {"maximum", "minimum"}:
+        function = getattr(np, name)  # Chameleon computes constants with NumPy
     emitted, valued = operands, operands
-    if name in {"maximum", "minimum"} and operands[1].constant:
+    if name in {"maximum", "minimum"} and operands[1].constant and not constant:
         valued = operands[::-1]  # of equal operands, such as two zeros, the variable one
     return Expression(
         text=f"{name}({', '.join(one.text for one in operands)})",
@@ -205,6 +208,7 @@ def _call(name, *operands):
             getattr(relax.op, name)(*(one.emit(emit, inputs) for one in emitted))
         ),
         value=lambda inputs: function(*(one.value(inputs) for one in valued)),
+        constant=constant,
     )
 
 
@@ -217,6 +221,7 @@ def _where(condition, a, b):
             relax.op.where(*(one.emit(emit, inputs) for one in operands))
         ),
         value=lambda inputs: np.where(*(one.value(inputs) for one in operands)),
+        constant=all(one.constant for one in operands),
     )
 
 
@@ -226,6 +231,7 @@ def _astype(operand, dtype):
         kind=dtype,
         emit=lambda emit, inputs: emit(relax.op.astype(operand.emit(emit, inputs), dtype)),
         value=lambda inputs: operand.value(inputs).astype(array_dtype(dtype)),
+        constant=operand.constant,
     )
 
 
