@@ -1,6 +1,7 @@
 """Batches of a user's: what is taken, what is refused, and which are kept aside."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ class _Network:
     """A network of an image and a whole number."""
 
     bucket = None
+    sources: ClassVar[dict] = {}
 
     def input_names(self):
         return ["image", "word"]

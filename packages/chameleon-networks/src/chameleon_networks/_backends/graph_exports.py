@@ -25,6 +25,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from chameleon_networks._backends import FallbackError
 from chameleon_networks._evaluation.network_cache import ReferenceOutputs, cache_of
+from chameleon_networks._evaluation.special_inputs import answered, special_inputs
 from chameleon_networks._evaluation.verify import samples_of
 from chameleon_networks._frameworks.inference import TORCH, torch_inference
 from chameleon_networks._importers.options import TorchOptions
@@ -131,11 +132,15 @@ def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | N
     try:
         with _tracing():
             network.keep()
-        samples = samples_of(network.samples)
+        samples, special = samples_of(network.samples), special_inputs(network)
         run = torch_inference(program.module(), program)
-        answers = ReferenceOutputs(reference=TORCH, outputs=[run(inputs) for inputs in samples])
+        answers = ReferenceOutputs(
+            reference=TORCH,
+            outputs=[run(inputs) for inputs in samples],
+            special=answered(run, special),
+        )
         if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
-            kept.store_outputs(answers, samples)
+            kept.store_outputs(answers, samples, special)
     except ConfigError as error:
         kept.forget()
         raise FallbackError(words.in_one_line(error)) from error

@@ -42,7 +42,7 @@ from chameleon_networks._compile.unsupported_operator import (
 from chameleon_networks._evaluation.messages import network_from, preload
 from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs, cache_of
 from chameleon_networks._evaluation.profile import Profiler, summed
-from chameleon_networks._evaluation.special_inputs import special_inputs
+from chameleon_networks._evaluation.special_inputs import answered, special_inputs
 from chameleon_networks._evaluation.verify import (
     Expected,
     OutputCheck,
@@ -100,7 +100,7 @@ class Reference:
         try:
             self.name, run, answers = self._asked.result()
             *others, again = self._pool.submit(self._timed, run).result()
-            special = self._pool.submit(self._special_outputs, run).result()
+            special = self._pool.submit(answered, run, self._special).result()
         except ImportError:
             return
         # The framework runs the user's code, which may raise anything.
@@ -160,15 +160,15 @@ class Reference:
             try:
                 run = self._network.framework(name, self._threads)
                 answers = run(_copies(self.inputs))
-                others = zip(self._special, self._special_outputs(run), strict=True)
+                others = zip(self._special, answered(run, self._special), strict=True)
             except Exception as error:  # noqa: BLE001 - of any class, by any framework
                 log.info("no_opinion", by=name, problem=first_line(error))
                 continue
-            answered = {check.special.label for check in self._checks}
+            compared = {check.special.label for check in self._checks}
             checks = [
                 SpecialCheck(one, outputs, lambda _: (), lenient=not one.is_finite)
                 for one, outputs in others
-                if outputs is not None and one.label in answered
+                if outputs is not None and one.label in compared
             ]
             own = Expected([self.inputs], [answers], lambda: None, special=checks).verdict(ours)
             if own.problem is None:
@@ -186,17 +186,6 @@ class Reference:
             seconds.append(time.perf_counter() - started)
         self.seconds = min(seconds)
         return answers
-
-    def _special_outputs(self, run: Any) -> list[Arrays | None]:
-        """The outputs for special inputs; None for inputs that the reference refuses."""
-        outputs: list[Arrays | None] = []
-        for one in self._special:
-            try:
-                outputs.append(run(_copies(one.inputs)))
-            except Exception as error:  # noqa: BLE001 - of any class, by the user's code
-                log.debug("inputs_refused", inputs=one.label, problem=first_line(error))
-                outputs.append(None)
-        return outputs
 
     def _rounded_outputs(self, inputs: Arrays) -> list[Arrays]:
         """The reference's outputs in other roundings, to see how much they matter."""

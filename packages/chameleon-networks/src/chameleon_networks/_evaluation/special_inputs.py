@@ -7,14 +7,18 @@ from typing import Any
 
 import attrs
 import numpy as np
+import structlog
 from chameleon_core.plugin_api import Arrays
+from chameleon_tvm.api import first_line
 from numpy.typing import NDArray
 
-from chameleon_networks._evaluation.verify import SpecialInputs
+from chameleon_networks._evaluation.verify import Run, SpecialInputs
 from chameleon_networks._frameworks.precision import rounded
 from chameleon_networks._graph.constants import array_of
 from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, tvm
 from chameleon_networks._importers.imported_network import ImportedNetwork
+
+log = structlog.get_logger()
 
 _LARGE_MEAN = 1000.0
 """Mean of normally distributed inputs: where E[x²] - E[x]² loses six of seven digits."""
@@ -62,6 +66,18 @@ def special_inputs(network: ImportedNetwork) -> list[SpecialInputs]:
     if network.example_inputs is not None:
         made.insert(0, SpecialInputs(label="the example", inputs=list(network.example_inputs)))
     return made
+
+
+def answered(run: Run, special: Sequence[SpecialInputs]) -> list[Arrays | None]:
+    """The outputs of a framework for special inputs; None for inputs that it refuses."""
+    outputs: list[Arrays | None] = []
+    for one in special:
+        try:
+            outputs.append(run([array.copy() for array in one.inputs]))
+        except Exception as error:  # noqa: BLE001 - of any class, by the user's code
+            log.debug("inputs_refused", inputs=one.label, problem=first_line(error))
+            outputs.append(None)
+    return outputs
 
 
 def _float_inputs(
