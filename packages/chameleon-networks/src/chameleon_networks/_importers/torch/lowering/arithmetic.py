@@ -127,14 +127,17 @@ def _cumulative(operator: Any, call: TorchCall) -> Any:
 
 
 def _variance(call: TorchCall) -> Any:
-    """``var``, divided once; TVM's importer scales the mean of the squares, which rounds again."""
-    x, shape = call.value(0), extents(call.value(0))
+    """``var`` of float32 in float64, as in torch; TVM's rounds each square and scales the mean."""
+    shape = extents(call.value(0))
+    wide = "float64" if call.dtype == "float32" else call.dtype
+    [x] = call.operands(1, wide)
     correction, keep = call.argument(2, "correction"), bool(call.argument(3, "keepdim"))
     axes = call.argument(1, "dim") or [*range(len(shape))]
     count = math.prod(shape[axis] for axis in axes) - (1 if correction is None else correction)
     distance = call.emit(x - call.emit(op.mean(x, axes, True)))
     total = call.emit(op.sum(call.emit(distance * distance), axes, keep))
-    return total / relax.const(float(max(count, 0)), call.dtype)
+    result = call.emit(total / relax.const(float(max(count, 0)), wide))
+    return op.astype(result, call.dtype)
 
 
 def _group_norm(call: TorchCall) -> Any:
