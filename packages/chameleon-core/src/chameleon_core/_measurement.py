@@ -115,8 +115,8 @@ class Measurement:
         """A record of another run, which this run did not measure."""
 
         FALLBACK = "fallback"
-        """A configuration that the loop added because the stages proposed too few legal, new ones:
-        a remaining first guess, a random configuration, or a neighbour of a measured one."""
+        """A configuration that the loop added because the stages proposed too few legal, new ones.
+        It is a remaining first guess, a random configuration, or a neighbour of a measured one."""
 
     TIE: ClassVar = 0.02
     """A time ties with the lowest time if it is longer by at most this share."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         target_info,
         tvm_target,
     )
-    from chameleon_tvm._emit import rounding, widening, with_shapes
+    from chameleon_tvm._emit import with_shapes
     from chameleon_tvm._instructions.base import Dot, Instruction
     from chameleon_tvm._instructions.emission import intrinsic, permissions_of
     from chameleon_tvm._instructions.selection import dots_of, narrow_weights_pay

@@ -44,6 +44,7 @@ from chameleon_networks._evaluation.network_cache import NetworkCache, Reference
 from chameleon_networks._evaluation.profile import Profiler, summed
 from chameleon_networks._evaluation.special_inputs import answered, special_inputs
 from chameleon_networks._evaluation.verify import (
+    DRAWS,
     Expected,
     OutputCheck,
     Run,
@@ -190,7 +191,8 @@ class Reference:
     def _rounded_outputs(self, inputs: Arrays) -> list[Arrays]:
         """The reference's outputs in other roundings, to see how much they matter."""
         _, run, _ = self._asked.result()
-        return [run(jittered(inputs)), *(self._exact(inputs) or ())]
+        other = [run(jittered(inputs, draw)) for draw in range(DRAWS)]
+        return [*other, *(self._exact(inputs) or ())]
 
     def _exact(self, inputs: Arrays | None = None) -> list[Arrays] | None:
         """The outputs in float64, or for perturbed inputs; None if they cannot be computed."""

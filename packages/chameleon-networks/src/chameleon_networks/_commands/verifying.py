@@ -234,7 +234,9 @@ class Comparison:
     def _rounded(self, inputs: Arrays) -> list[Arrays]:
         """The framework's outputs in other roundings."""
         with reference_process(self.network, inputs, threads=self.threads) as process:
-            answers = [process.outputs(verify.jittered(inputs))]
+            answers = [
+                process.outputs(verify.jittered(inputs, draw)) for draw in range(verify.DRAWS)
+            ]
         if self.network.exact is not None:
             exact = framework_process(self.network, self.network.exact, threads=self.threads)
             with exact as process:

@@ -34,6 +34,7 @@ from chameleon_networks._evaluation.processes import (
 )
 from chameleon_networks._evaluation.special_inputs import special_inputs
 from chameleon_networks._evaluation.verify import (
+    DRAWS,
     ROUNDINGS,
     Expected,
     OutputCheck,
@@ -206,7 +207,8 @@ class DeliverySteps:
         """The reference's outputs in other roundings, to see how much they matter."""
         answers = [] if (exact := self.baselines.exact([inputs])) is None else exact
         with contextlib.suppress(ChameleonError):
-            answers.append(self.baselines.reference.outputs(jittered(inputs)))
+            reference = self.baselines.reference
+            answers += [reference.outputs(jittered(inputs, draw)) for draw in range(DRAWS)]
         return answers
 
     def keep(self) -> None:

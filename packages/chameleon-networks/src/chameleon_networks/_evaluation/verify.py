@@ -37,8 +37,11 @@ PERTURBATION = 2.0**-17
 thousand float32 products. It moves some of an image's numbers to the next quantization step."""
 
 _CHANNEL_NUMBERS, _CHANNEL_FACTOR = 48, 8.0
-"""Least numbers of a channel whose errors are compared alone, and the factor by which errors may be
-larger than the framework's own rounding errors there."""
+"""Least numbers of a channel whose errors are compared alone. Errors there may be larger than the
+framework's own rounding errors by this factor."""
+
+DRAWS = 4
+"""Number of draws of ``jittered`` for special inputs."""
 
 _JITTER = 2.0**-22
 """Relative change of inputs that shows how much a network amplifies rounding errors."""
@@ -388,9 +391,12 @@ def perturbed(inputs: Arrays) -> Arrays:
     return [(x * (1 + PERTURBATION)).astype(x.dtype) if x.dtype.kind == "f" else x for x in inputs]
 
 
-def jittered(inputs: Arrays) -> Arrays:
-    """Inputs whose floating-point numbers differ by a few roundings of float32, up or down."""
-    rng = np.random.default_rng(0)
+def jittered(inputs: Arrays, draw: int = 0) -> Arrays:
+    """Inputs whose floating-point numbers differ by a few roundings of float32, up or down.
+
+    Numbers that cancel each other may change alike in one draw, and show nothing.
+    """
+    rng = np.random.default_rng(draw)
     return [
         (x * (1 + _JITTER * rng.choice([-1.0, 1.0], x.shape))).astype(x.dtype)
         if x.dtype.kind == "f"

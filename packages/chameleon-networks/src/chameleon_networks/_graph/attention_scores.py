@@ -23,7 +23,7 @@ _MASK_VALUE = -1e4
 _FLOAT32_MIN = float(np.finfo(np.float32).min)
 _PARTS = {"broadcast_to", "permute_dims", "strided_slice", "take"}
 """Operators that give some numbers of their first tensor."""
-_ROW_TEST_OPERATORS = {"equal", "astype", "max", "reshape", "any"}
+_ROW_TEST_OPERATORS = {"equal", "astype", "max", "reshape", "any", "logical_not"}
 """Operators of the test whether all scores of a row are minus infinity."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import FLOAT32
-from chameleon_tvm.api import FLOATING_IN, STORAGE, rounding, widening
+from chameleon_tvm.api import FLOATING_IN, STORAGE, emit
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
@@ -25,7 +25,7 @@ from chameleon_networks._graph.relax_utils import (
 )
 
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
-_FUNCTIONS = {QUANTIZE: ("round", rounding), DEQUANTIZE: ("widen", widening)}
+_FUNCTIONS = {QUANTIZE: ("round", emit.rounding), DEQUANTIZE: ("widen", emit.widening)}
 _OPERATION = "chameleon.step"
 """An attribute of functions on 16-bit floats: ``relax.quantize`` or ``relax.dequantize``."""
 

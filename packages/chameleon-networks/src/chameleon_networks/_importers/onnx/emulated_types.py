@@ -15,7 +15,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 from chameleon_core.plugin_api import FLOAT32
-from chameleon_tvm.api import BFLOAT16, FLOAT16, STORAGE, StorageType, rounding, tirx, widening
+from chameleon_tvm.api import BFLOAT16, FLOAT16, STORAGE, StorageType, emit, tirx
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.relax_utils import map_elements, relax
@@ -122,7 +122,7 @@ def _round_half_precision(builder: Any, value: Any, dtype: StorageType) -> Any:
     def nearest(number: Any) -> Any:
         # Rounding reads a number several times, which may be a long expression after fusion.
         variable = tirx.Var("number", FLOAT32)
-        return tirx.Let(variable, number, widening(dtype, rounding(dtype, variable)))
+        return tirx.Let(variable, number, emit.widening(dtype, emit.rounding(dtype, variable)))
 
     return map_elements(builder, nearest, value, f"round_{dtype.name}")
 
