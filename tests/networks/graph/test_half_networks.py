@@ -150,7 +150,7 @@ def test_random_networks(deliver, steps, seed, layout, kind, *, whole, guesses):
     module = prepare_module(module_of(network.build, (IMAGE, "float32")), layout)
     fusions = find_fusions(module)
     typed = apply_dtypes(
-        module, fusions, dict.fromkeys(find_eligible(fusions, kind).places, kind), {}
+        module, fusions, dict.fromkeys(find_eligible(fusions, kind).indices, kind), {}
     )
     rounded = find_fusions(typed)
     assert [fusion.spec.dtype for fusion in rounded] == [kind] * len(fusions)

@@ -262,8 +262,8 @@ def test_random_weights_are_the_same_each_time(file):
 
 LOADED = """
 import sys
-from chameleon_networks._importers.torch.programs import loaded
-print(loaded(sys.argv[1]).program)
+from chameleon_networks._importers.torch.programs import load_saved
+print(load_saved(sys.argv[1]).program)
 """
 
 

@@ -419,12 +419,12 @@ def _combinations(
     return input[chosen] if r else input[:0]
 
 
-def _narrow(input: Any, dim: int, start: Any, norm: int) -> Any:  # noqa: A002 - torch calls the argument so
+def _narrow(input: Any, dim: int, start: Any, length: int) -> Any:  # noqa: A002 - torch calls the argument so
     """``narrow``, also from a place that is a tensor."""
     if not isinstance(start, torch.Tensor):
-        return input.narrow(dim, start, norm)
+        return input.narrow(dim, start, length)
     start = torch.where(start < 0, start + input.shape[dim], start)
-    return input.index_select(dim, start + torch.arange(norm))
+    return input.index_select(dim, start + torch.arange(length))
 
 
 _TRIANGULAR_SYSTEMS: dict[Any, Callable[..., Any]] = {
