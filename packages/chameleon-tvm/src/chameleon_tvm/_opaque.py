@@ -122,13 +122,19 @@ def _definition(symbol: str) -> str:
     return f"define {types['type']} @{symbol}{body}\n  ret {types['type']} %result\n}}\n"
 
 
-def _wrapping(node: Any, a: Expr, b: Expr) -> Expr:
+def _node(name: str, a: Expr, b: Expr) -> Expr:
+    """A node of TVM, which is imported when it is needed."""
+    node: Expr = getattr(tirx, name)(a, b)
+    return node
+
+
+def _wrapping(node: str, a: Expr, b: Expr) -> Expr:
     """A sum, difference or product of integers, modulo the size of their dtype."""
     dtype = str(a.ty)
     wide = _WIDE.get(dtype.partition("x")[0])
     if wide is None:
-        return node(a, b)
-    return tirx.Cast(dtype, node(emit.cast(wide, a), emit.cast(wide, b)))
+        return _node(node, a, b)
+    return tirx.Cast(dtype, _node(node, emit.cast(wide, a), emit.cast(wide, b)))
 
 
 def _uncontracted(value: Expr) -> Expr:
@@ -143,17 +149,17 @@ def _uncontracted(value: Expr) -> Expr:
     return tirx.Add(value, zero)
 
 
-def _sum(node: Any) -> Callable[[Expr, Expr], Expr]:
+def _sum(node: str) -> Callable[[Expr, Expr], Expr]:
     def lowered(a: Expr, b: Expr) -> Expr:
         if emit.is_float(a):
-            return node(_uncontracted(a), _uncontracted(b))
+            return _node(node, _uncontracted(a), _uncontracted(b))
         return _wrapping(node, a, b)
 
     return lowered
 
 
 def _multiply(a: Expr, b: Expr) -> Expr:
-    return tirx.Mul(a, b) if emit.is_float(a) else _wrapping(tirx.Mul, a, b)
+    return tirx.Mul(a, b) if emit.is_float(a) else _wrapping("Mul", a, b)
 
 
 def _positive(value: Expr) -> int | None:
@@ -183,37 +189,37 @@ def _floor_modulo(a: Expr, b: Expr) -> Expr:
     return tirx.Mod(a, b) if str(a.ty).startswith("uint") else _call("floor_modulo", a, b)
 
 
-def _compared(node: Any) -> Callable[[Expr, Expr], Expr]:
+def _compared(node: str) -> Callable[[Expr, Expr], Expr]:
     def lowered(a: Expr, b: Expr) -> Expr:
         if str(a.ty).startswith("bool"):  # TVM generates no comparison of booleans
             a, b = emit.cast(INT32, a), emit.cast(INT32, b)
-        return node(a, b)
+        return _node(node, a, b)
 
     return lowered
 
 
 def _not_equal(a: Expr, b: Expr) -> Expr:
     """TVM's own inequality is false for NaN."""
-    return tirx.Not(_compared(tirx.EQ)(a, b)) if emit.is_float(a) else _compared(tirx.NE)(a, b)
+    return tirx.Not(_compared("EQ")(a, b)) if emit.is_float(a) else _compared("NE")(a, b)
 
 
 _COMPARISONS = {
-    "equal": _compared(tirx.EQ),
+    "equal": _compared("EQ"),
     "not_equal": _not_equal,
-    "less": _compared(tirx.LT),
-    "less_equal": _compared(tirx.LE),
+    "less": _compared("LT"),
+    "less_equal": _compared("LE"),
 }
-_SUMS = {"add": _sum(tirx.Add), "subtract": _sum(tirx.Sub)}
+_SUMS = {"add": _sum("Add"), "subtract": _sum("Sub")}
 OPERATIONS: dict[str, Callable[..., Expr]] = {
     **_SUMS,
     "multiply": _multiply,
     "product": _multiply,
-    "divide": tirx.Div,
-    "modulo": tirx.Mod,
+    "divide": partial(_node, "Div"),
+    "modulo": partial(_node, "Mod"),
     "floor_divide": _floor_divide,
     "floor_modulo": _floor_modulo,
-    "maximum": tirx.Max,
-    "minimum": tirx.Min,
+    "maximum": partial(_node, "Max"),
+    "minimum": partial(_node, "Min"),
     "round": partial(_call, "round"),
     **_COMPARISONS,
 }
