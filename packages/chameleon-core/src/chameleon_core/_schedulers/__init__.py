@@ -24,7 +24,7 @@ class Scheduler(ABC):
 
         Chameleon makes one scheduler for the tasks in the network's own dtype. A second scheduler
         chooses among alternatives: tasks that compute the operators of other tasks in another
-            dtype.
+        dtype.
 
         Attributes:
             tasks: the tasks that the scheduler chooses among.
