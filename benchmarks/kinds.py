@@ -324,6 +324,7 @@ class _KindCases(Suite):
     def __init__(self, kind: str, target: str, *words: str) -> None:
         super().__init__(*words)
         self._kind, self._target, self._precision = kind, target, FLOAT32
+        self._network: KindNetwork | None = None
 
     def cases(self) -> Mapping[str, str]:
         cases = super().cases()
@@ -335,7 +336,11 @@ class _KindCases(Suite):
 
     def run(self, case: str) -> str | None:
         self._precision, _, name = case.partition("/")
-        return super().run(name)
+        self._network = None
+        remark = super().run(name)
+        if self._network is None:
+            raise RuntimeError(f"the suite compiled {case} for this machine, not for {self._kind}")
+        return remark
 
     def drawn_by(self, case: str) -> str:
         """What a case is drawn by the digest of: its name without the precision."""
@@ -343,7 +348,8 @@ class _KindCases(Suite):
 
     def compiler(self, graph: Any) -> KindNetwork:
         """A network of the case that is run."""
-        return KindNetwork(graph, self._kind, self._target, self._precision)
+        self._network = KindNetwork(graph, self._kind, self._target, self._precision)
+        return self._network
 
 
 class OnnxKindCases(_KindCases, OnnxCases):
@@ -352,7 +358,7 @@ class OnnxKindCases(_KindCases, OnnxCases):
     def __init__(self, kind: str, target: str = "") -> None:
         super().__init__(kind, target, "chameleon")
 
-    def prepare(self, model: Any) -> Any:
+    def prepared(self, model: Any) -> Any:
         return chameleon(model, compiler=self.compiler, inputs=1)
 
     def compare(self, got: Any, expected: Any, case: Any) -> None:
