@@ -165,7 +165,7 @@ class Conditioning:
 
     Attributes:
         own_error: The largest |difference| over the largest |exact| of all samples.
-        nudged: Whether the framework's answers were compared with its answers for nudged inputs.
+        perturbed: Whether the framework's answers were compared with those for perturbed inputs.
     """
 
     own_error: float

@@ -42,7 +42,7 @@ class Nest:
         dilation: Dilations of rows and columns.
         padding: Zeros around the stage's whole input: top, left, bottom, right.
         size: Rows and columns of the stage's input.
-        tied: Number of groups of channels. The output channels of a group read only the input
+        groups: Number of groups of channels. The output channels of a group read only the input
             channels of the same group. 1 if all output channels read all input channels.
     """
 

@@ -34,9 +34,9 @@ class Layer:
     Attributes:
         name: Name of its module in the network.
         program: The untransformed program of the convolution.
-        site: Name of a node of the graph. Network scores take the value of this node as the output
-            of the layer. The node comes after the normalization and activation that follow only
-            this layer. The name is empty if the network calls the layer several times.
+        output_node: Name of a node of the graph. Network scores take the value of this node as the
+            output of the layer. The node comes after the normalization and activation that follow
+            only this layer. The name is empty if the network calls the layer several times.
     """
 
     name: str
@@ -53,7 +53,7 @@ class TracedNetwork:
         shapes: The shape of each node's value, by node name. Nodes whose value is no tensor are
             left out.
         layers: Convolutions that may be transformed, in the order of the graph.
-        kept: For each convolution that cannot be transformed, the reason, by name.
+        untransformable: For each convolution that cannot be transformed, the reason, by name.
     """
 
     module: fx.GraphModule
