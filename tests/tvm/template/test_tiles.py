@@ -14,8 +14,9 @@ from chameleon_tvm._operators.base import operator_of
 from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.template import tile_algorithm
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Layer
 from chameleon_tvm._spaces.template.convolution import geometry_of
+from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import template_of
 from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
 from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS, Runs
@@ -160,7 +161,11 @@ def test_a_first_guess_multiplies_four_tiles_with_four_loads():
 )
 def test_pieces_of_a_run_are_equal_and_few(channels, kernel, found):
     spec = Conv2dSpec(input=[1, channels, 9, 9], filters=16, kernel=kernel, layout="NHWC", **INT8)
-    tiles = TileAlgorithm.of(geometry_of(spec, 16), spec, SAPPHIRE)
+    geometry = geometry_of(spec, 16)
+    layer = Layer(
+        geometry=geometry, direct=geometry, spec=spec, target=SAPPHIRE, options=TemplateOptions()
+    )
+    tiles = TileAlgorithm.of(layer)
     runs = Runs.of(tiles.geometry, tiles.product)
     assert (tiles.geometry.ic, runs.pieces, runs.depth) == found
 

@@ -7,24 +7,32 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Arrays, Choice, Constraint, DesignSpace, Knob, Values
+from chameleon_core.plugin_api import (
+    Arrays,
+    Choice,
+    Constraint,
+    DesignSpace,
+    Knob,
+    Values,
+    load_factory,
+)
 from numpy.typing import NDArray
 
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.base import Template
+from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.options import (
+    ALGORITHMS,
     DIRECT,
-    SPLIT_PARTS,
     WEIGHT_DTYPES,
-    WINOGRAD_TILES,
     TemplateOptions,
 )
-from chameleon_tvm._spaces.template.winograd_transforms import expected_error
-from chameleon_tvm._types import BFLOAT16, STORAGE
+from chameleon_tvm._types import STORAGE
 
 ALGORITHM = "algorithm"
 """Name of the knob for the algorithm, which is always the first knob."""
@@ -32,12 +40,28 @@ ALGORITHM = "algorithm"
 _LIKELIEST_SHARE = 3
 """Number of first guesses of the likeliest algorithm for each first guess of another."""
 
-_MANTISSA_RMS = 0.72
-"""Root mean square of 1/m for mantissas m that are log-uniform in [1, 2)."""
-
 Masks = Sequence[Callable[[Values], NDArray[np.bool_]]]
 """For each of several spaces, a function that says which of n configurations belong to the space,
 shape (n,)."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Layer:
+    """A convolution or matrix product, for which algorithms are chosen.
+
+    Attributes:
+        geometry: The sizes, for vectors of float32 numbers.
+        direct: The sizes that the direct algorithm computes: of merged groups and padded channels.
+        spec: The operator.
+        target: The canonical target.
+        options: The options of the space, which name the algorithms that are allowed.
+    """
+
+    geometry: Geometry
+    direct: Geometry
+    spec: FusedSpec
+    target: str
+    options: TemplateOptions
 
 
 class Algorithm(ABC):
@@ -52,6 +76,11 @@ class Algorithm(ABC):
 
     names: Sequence[str]
     preferred: bool = True
+
+    @classmethod
+    def of(cls, layer: Layer) -> Self | None:
+        """The algorithm of a layer; None if it does not support the layer or is not allowed."""
+        raise NotImplementedError
 
     @abstractmethod
     def space(self) -> DesignSpace:
@@ -98,14 +127,22 @@ class MultiAlgorithmTemplate(Template):
         return next(algorithm for algorithm in self.algorithms if name in algorithm.names)
 
 
-def allowed_winograd(options: TemplateOptions, channels: int) -> tuple[str, ...]:
-    """Winograd's algorithms whose expected error is small enough."""
-    return _allowed(options, WINOGRAD_TILES, lambda out: expected_error(out, channels))
+def algorithms_of(layer: Layer, direct: Algorithm) -> Sequence[Algorithm]:
+    """The algorithms of a layer that the options allow, with the direct algorithm first."""
+    exact, rounded = [direct], list[Algorithm]()
+    for row in ALGORITHMS:
+        kind: Any = load_factory(row.factory)
+        algorithm = kind.of(layer)
+        if algorithm is not None:
+            (rounded if row.parameters else exact).append(algorithm)
+    only_rounded = bool(rounded) and len(exact) == 1 and DIRECT not in layer.options.algorithms
+    return rounded if only_rounded else [*exact, *rounded]
 
 
-def _allowed(
+def allowed_names(
     options: TemplateOptions, parameters: Mapping[str, Any], error: Callable[[Any], float]
 ) -> tuple[str, ...]:
+    """The names of algorithms that the options allow and whose expected error is small enough."""
     limit = options.max_error
     return tuple(
         algorithm
@@ -123,32 +160,9 @@ def rounding_error(dtype: str) -> float:
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
 
 
-def select_algorithms(
-    exact: Sequence[Algorithm], rounded: Sequence[Algorithm], options: TemplateOptions
-) -> Sequence[Algorithm]:
-    """The algorithms that the options allow, of exact ones (direct first) and less exact ones."""
-    only_rounded = bool(rounded) and len(exact) == 1 and DIRECT not in options.algorithms
-    return rounded if only_rounded else [*exact, *rounded]
-
-
-def split_error(parts: int) -> float:
-    """The expected relative error of a product of float32 numbers as sums of bfloat16 parts.
-
-    Each part leaves a remainder that is uniform up to half a unit in its last place. The error
-    consists of the remainders of both factors, and of the products that are left out.
-    """
-    rest = _MANTISSA_RMS * STORAGE[BFLOAT16].rounding / math.sqrt(3.0)
-    return math.sqrt(parts + 1.0) * rest**parts
-
-
-def allowed_splits(options: TemplateOptions) -> tuple[str, ...]:
-    """The algorithms of split numbers whose expected error is small enough."""
-    return _allowed(options, SPLIT_PARTS, split_error)
-
-
 def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
     """The algorithms with 16-bit weights whose expected error is small enough."""
-    return _allowed(options, WEIGHT_DTYPES, rounding_error)
+    return allowed_names(options, WEIGHT_DTYPES, rounding_error)
 
 
 def join_weight_dtypes(spaces: Mapping[str, DesignSpace]) -> DesignSpace:

@@ -9,10 +9,9 @@ from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.layouts import with_rank
 from chameleon_tvm._operators.specs import ConvolutionSpec, convolution_of, physical_shape
 from chameleon_tvm._spaces.template.algorithms import (
-    Algorithm,
+    Layer,
     MultiAlgorithmTemplate,
-    allowed_winograd,
-    select_algorithms,
+    algorithms_of,
 )
 from chameleon_tvm._spaces.template.arithmetic import arithmetic_of
 from chameleon_tvm._spaces.template.direct_algorithm import DirectAlgorithm, padded_channels
@@ -23,12 +22,6 @@ from chameleon_tvm._spaces.template.geometry import (
     taps_as_channels_pay,
 )
 from chameleon_tvm._spaces.template.options import DIRECT, TemplateOptions
-from chameleon_tvm._spaces.template.planar import PlanarAlgorithm
-from chameleon_tvm._spaces.template.split_algorithm import SplitAlgorithm
-from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
-from chameleon_tvm._spaces.template.winograd import WinogradAlgorithm
-from chameleon_tvm._spaces.template.winograd_tiling import supports_winograd
-from chameleon_tvm._types import FLOAT32
 
 PLANE = 2
 """Number of axes of a tile's positions: height and width."""
@@ -92,21 +85,14 @@ class ConvolutionTemplate(MultiAlgorithmTemplate):
         geometry = geometry_of(spec, info.lanes("float32"))
         self.shapes = parameter_shapes(spec)
         direct = _direct(geometry, spec, task.target)
-        exact: list[Algorithm] = [direct]
-        products = TileAlgorithm.of(geometry, spec, task.target) or PlanarAlgorithm.of(
-            geometry, spec, info
+        layer = Layer(
+            geometry=geometry,
+            direct=direct.geometry,
+            spec=spec,
+            target=task.target,
+            options=options,
         )
-        if products is not None:
-            exact.append(products)
-        rounded: list[Algorithm] = []
-        if spec.dtype == FLOAT32 and supports_winograd(direct.geometry):
-            names = allowed_winograd(options, direct.geometry.ic)
-            if names:
-                rounded.append(WinogradAlgorithm(direct.geometry, spec, info, names))
-        split = SplitAlgorithm.of_options(geometry, spec, task.target, options)
-        if split is not None:
-            rounded.append(split)
-        self.algorithms = select_algorithms(exact, rounded, options)
+        self.algorithms = algorithms_of(layer, direct)
 
 
 def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectAlgorithm:

@@ -15,7 +15,7 @@ from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import DepthwiseSpec, channel_block, convolution_of
-from chameleon_tvm._spaces.template.algorithms import Algorithm, MultiAlgorithmTemplate
+from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer, MultiAlgorithmTemplate
 from chameleon_tvm._spaces.template.arithmetic import Arithmetic, lanewise_arithmetic
 from chameleon_tvm._spaces.template.convolution import geometry_of, parameter_shapes
 from chameleon_tvm._spaces.template.direct import DirectConvolution, Tap
@@ -146,7 +146,6 @@ class DepthwiseTemplate(MultiAlgorithmTemplate):
     """Template of depthwise convolutions of any rank."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options  # no algorithm has a rounding error of its own
         info = target_info(task.target)
         spec = convolution_of(task)
         if not isinstance(spec, DepthwiseSpec):
@@ -155,7 +154,10 @@ class DepthwiseTemplate(MultiAlgorithmTemplate):
         channels = spec.output_channels
         single_group = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
         vectors = DepthwiseAlgorithm(geometry=single_group, spec=spec, info=info)
-        planar = PlanarAlgorithm.of(geometry, spec, info)
+        layer = Layer(
+            geometry=geometry, direct=single_group, spec=spec, target=task.target, options=options
+        )
+        planar = PlanarAlgorithm.of(layer)
         self.algorithms = [vectors] if planar is None else [vectors, planar]
         self.shapes = parameter_shapes(spec)
 

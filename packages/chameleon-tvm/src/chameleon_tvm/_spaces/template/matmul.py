@@ -15,9 +15,10 @@ from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm._spaces.template.algorithms import (
+    Layer,
     MultiAlgorithmTemplate,
+    algorithms_of,
     allowed_weights,
-    select_algorithms,
 )
 from chameleon_tvm._spaces.template.arithmetic import (
     FLOAT32_ARITHMETIC,
@@ -38,8 +39,6 @@ from chameleon_tvm._spaces.template.direct_tiling import DirectTiling
 from chameleon_tvm._spaces.template.epilogues import QuantizedProductEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile
 from chameleon_tvm._spaces.template.options import DIRECT, WEIGHT_DTYPES, TemplateOptions
-from chameleon_tvm._spaces.template.split_algorithm import SplitAlgorithm
-from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
 
 
 def product_geometry(
@@ -97,10 +96,10 @@ class DenseTemplate(MultiAlgorithmTemplate):
             arithmetics=arithmetics,
         )
         whole = attrs.evolve(geometry, ic=features)
-        tiles = TileAlgorithm.of(whole, spec, task.target)
-        split = SplitAlgorithm.of_options(whole, spec, task.target, options)
-        exact = [direct] if tiles is None else [direct, tiles]
-        self.algorithms = select_algorithms(exact, [] if split is None else [split], options)
+        layer = Layer(
+            geometry=whole, direct=geometry, spec=spec, target=task.target, options=options
+        )
+        self.algorithms = algorithms_of(layer, direct)
         out = spec.result_shape
         self.shapes = {"data": spec.input, "residual": out, "out": out}
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 from attrs import validators
-
-Algorithm = Literal[
-    "direct", "winograd2", "winograd4", "split3", "split6", "bfloat16_weights", "float16_weights"
-]
 
 WINOGRAD_TILES: dict[str, int] = {"winograd2": 2, "winograd4": 4}
 """Winograd's algorithms by name, with the rows of their tiles of outputs."""
@@ -29,6 +26,38 @@ tenth of the error of TF32, with which GPUs multiply by default."""
 DIRECT = "direct"
 """Name of the direct algorithm, which every layer has. Its sums have only the usual rounding
 errors."""
+
+
+@attrs.frozen
+class AlgorithmRow:
+    """An algorithm, besides the direct one, that a layer may be computed with.
+
+    Attributes:
+        factory: The class, a subclass of ``Algorithm``, as ``module:Class``.
+        parameters: The names by which users choose it, with a parameter of each. Empty if the
+            algorithm has only the usual rounding errors: it is then always chosen from.
+    """
+
+    factory: str
+    parameters: Mapping[str, int] = attrs.field(factory=dict)
+
+
+_MODULES = "chameleon_tvm._spaces.template"
+ALGORITHMS = (
+    AlgorithmRow(f"{_MODULES}.tile_algorithm:TileAlgorithm"),
+    AlgorithmRow(f"{_MODULES}.planar:PlanarAlgorithm"),
+    AlgorithmRow(f"{_MODULES}.winograd:WinogradAlgorithm", WINOGRAD_TILES),
+    AlgorithmRow(f"{_MODULES}.split_algorithm:SplitAlgorithm", SPLIT_PARTS),
+)
+"""The algorithms of convolutions and matrix products, in the order of the joint space."""
+
+_BY_DEFAULT = (DIRECT, *(name for row in ALGORITHMS for name in row.parameters))
+_NAMES = (*_BY_DEFAULT, *WEIGHT_DTYPES)
+
+if TYPE_CHECKING:
+    Algorithm = str
+else:
+    Algorithm = Literal[_NAMES]
 
 
 def _distinct(_: object, attribute: Any, chosen: tuple[str, ...]) -> None:
@@ -54,13 +83,11 @@ class TemplateOptions:
     """
 
     algorithms: tuple[Algorithm, ...] = attrs.field(
-        default=(DIRECT, *WINOGRAD_TILES, *SPLIT_PARTS),
+        default=_BY_DEFAULT,
         converter=tuple,
         validator=[
             validators.min_len(1),
-            validators.deep_iterable(
-                validators.in_((DIRECT, *WINOGRAD_TILES, *SPLIT_PARTS, *WEIGHT_DTYPES))
-            ),
+            validators.deep_iterable(validators.in_(_NAMES)),
             _distinct,
         ],
         metadata={

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._arrays import contiguous
-from chameleon_tvm._device.targets import TargetInfo
+from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import ConvolutionSpec
-from chameleon_tvm._spaces.template.algorithms import Algorithm
+from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, overlapping_blocks
 from chameleon_tvm._spaces.template.planar_tiling import (
@@ -248,9 +248,12 @@ class PlanarAlgorithm(Algorithm):
     info: TargetInfo
 
     @classmethod
-    def of(cls, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo) -> Self | None:
-        """The planar algorithm; None if it does not support the convolution."""
-        planar = planar_geometry(geometry) if spec.dtype == FLOAT32 else None
+    def of(cls, layer: Layer) -> Self | None:
+        spec = layer.spec
+        if not isinstance(spec, ConvolutionSpec) or spec.dtype != FLOAT32:
+            return None
+        planar = planar_geometry(layer.geometry)
+        info = target_info(layer.target)
         return None if planar is None else cls(geometry=planar, spec=spec, info=info)
 
     def space(self) -> DesignSpace:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -23,15 +23,17 @@ from chameleon_tvm._instructions.base import BFLOAT16_BITS
 from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template import tile_tiling
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM, allowed_splits
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Layer, allowed_names
 from chameleon_tvm._spaces.template.arithmetic import TileArithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.input import Input
-from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.options import SPLIT_PARTS
 from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm, TileConvolution
 from chameleon_tvm._types import BFLOAT16, FLOAT32, STORAGE
+
+_MANTISSA_RMS = 0.72
+"""Root mean square of 1/m for mantissas m that are log-uniform in [1, 2)."""
 
 _MAGNITUDE = (1 << 31) - 1
 _HALF = 1 << 15
@@ -238,25 +240,32 @@ def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
     return all(a >= b for a, b in zip(sizes, least, strict=True))
 
 
+def split_error(parts: int) -> float:
+    """The expected relative error of a product of float32 numbers as sums of bfloat16 parts.
+
+    Each part leaves a remainder that is uniform up to half a unit in its last place. The error
+    consists of the remainders of both factors, and of the products that are left out.
+    """
+    rest = _MANTISSA_RMS * STORAGE[BFLOAT16].rounding / math.sqrt(3.0)
+    return math.sqrt(parts + 1.0) * rest**parts
+
+
 class SplitAlgorithm(TileAlgorithm):
     """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``."""
 
     loops = SplitConvolution
 
     @classmethod
-    def of_options(
-        cls, geometry: Geometry, spec: FusedSpec, target: str, options: TemplateOptions
-    ) -> SplitAlgorithm | None:
-        """The allowed split algorithms of a convolution; None if there are none."""
-        names = allowed_splits(options)
-        if not names or spec.dtype != FLOAT32 or not tile_tiling.supports(geometry):
+    def of(cls, layer: Layer) -> Self | None:
+        names = allowed_names(layer.options, SPLIT_PARTS, split_error)
+        if not names or layer.spec.dtype != FLOAT32 or not tile_tiling.supports(layer.geometry):
             return None
         # Plugins are left out, because workers load none for float32 operators.
-        products = tile_products_of(target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
+        products = tile_products_of(layer.target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
         fitting = [product for product in products if product.data == BFLOAT16_BITS]
-        if not fitting or not fills_tile(geometry, fitting[0]):
+        if not fitting or not fills_tile(layer.geometry, fitting[0]):
             return None
-        split = cls(geometry, spec, target, SplitArithmetic(product=fitting[0]))
+        split = cls(layer, SplitArithmetic(product=fitting[0]))
         split.names = names
         return split
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import attrs
 import numpy as np
@@ -19,7 +19,7 @@ from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template import tile_tiling
-from chameleon_tvm._spaces.template.algorithms import Algorithm
+from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer
 from chameleon_tvm._spaces.template.arithmetic import TileArithmetic, epilogue_constants
 from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.input import Input
@@ -249,28 +249,25 @@ class TileAlgorithm(Algorithm):
     names: Sequence[str] = (tile_tiling.TILE_PRODUCTS,)
     loops: ClassVar[type[TileConvolution]] = TileConvolution
 
-    def __init__(
-        self, geometry: Geometry, spec: FusedSpec, target: str, arithmetic: TileArithmetic
-    ) -> None:
+    def __init__(self, layer: Layer, arithmetic: TileArithmetic) -> None:
         self.arithmetic = arithmetic
         self.product = arithmetic.product
-        self.channels = geometry.ic
-        flat = tile_tiling.flatten_image(attrs.evolve(geometry, lanes=self.product.columns))
+        self.channels = layer.geometry.ic
+        flat = tile_tiling.flatten_image(attrs.evolve(layer.geometry, lanes=self.product.columns))
         self.geometry = attrs.evolve(flat, ic=tile_tiling.best_padded_channels(flat, self.product))
-        self.spec = spec
-        self.info = target_info(target)
+        self.spec = layer.spec
+        self.info = target_info(layer.target)
 
     @classmethod
-    def of(cls, geometry: Geometry, spec: FusedSpec, target: str) -> TileAlgorithm | None:
-        """The tile-product algorithm of a convolution; None if no instruction fits."""
-        kind = COMPUTE[spec.dtype]
-        if kind.name == FLOAT32 or not tile_tiling.supports(geometry):
+    def of(cls, layer: Layer) -> Self | None:
+        kind = COMPUTE[layer.spec.dtype]
+        if kind.name == FLOAT32 or not tile_tiling.supports(layer.geometry):
             return None
-        products = tile_products_of(target, data=kind.data.name, weights=kind.weights.name)
+        products = tile_products_of(layer.target, data=kind.data.name, weights=kind.weights.name)
         fitting = [product for product in products if product.data == kind.data.storage_dtype]
         if not fitting:
             return None
-        return cls(geometry, spec, target, TileArithmetic(product=fitting[0], data=kind.data))
+        return cls(layer, TileArithmetic(product=fitting[0], data=kind.data))
 
     def space(self) -> DesignSpace:
         return tile_tiling.TileTiling(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from chameleon_core.plugin_api import Arrays, DesignSpace
@@ -17,20 +17,28 @@ from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._arrays import contiguous
-from chameleon_tvm._device.targets import TargetInfo
+from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import ConvolutionSpec, FusedSpec
-from chameleon_tvm._spaces.template.algorithms import Algorithm
+from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer, allowed_names
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, block_diagonal, overlapping_blocks
+from chameleon_tvm._spaces.template.options import WINOGRAD_TILES
 from chameleon_tvm._spaces.template.winograd_tiling import (
     WinogradTile,
     WinogradTiling,
+    supports_winograd,
     tile_counts,
     winograd_tile,
 )
-from chameleon_tvm._spaces.template.winograd_transforms import TAPS, VectorCode, transforms
+from chameleon_tvm._spaces.template.winograd_transforms import (
+    TAPS,
+    VectorCode,
+    expected_error,
+    transforms,
+)
+from chameleon_tvm._types import FLOAT32
 
 
 class WinogradConvolution:
@@ -282,14 +290,27 @@ def pack_transformed(
 class WinogradAlgorithm(Algorithm):
     """Winograd's algorithms F(2x2, 3x3) and F(4x4, 3x3) of a convolution."""
 
-    def __init__(
-        self, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo, names: Sequence[str]
-    ) -> None:
+    def __init__(self, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo) -> None:
         self.geometry = geometry
         self.spec = spec
         self.info = info
-        self.names = names
         self._transformed: dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
+
+    @classmethod
+    def of(cls, layer: Layer) -> Self | None:
+        geometry, spec = layer.direct, layer.spec
+        if not isinstance(spec, ConvolutionSpec) or spec.dtype != FLOAT32:
+            return None
+        if not supports_winograd(geometry):
+            return None
+        names = allowed_names(
+            layer.options, WINOGRAD_TILES, lambda out: expected_error(out, geometry.ic)
+        )
+        if not names:
+            return None
+        winograd = cls(geometry, spec, target_info(layer.target))
+        winograd.names = names
+        return winograd
 
     def space(self) -> DesignSpace:
         return WinogradTiling(self.geometry, self.info, self.names).space()
