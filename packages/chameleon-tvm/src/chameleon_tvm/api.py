@@ -114,11 +114,10 @@ if TYPE_CHECKING:
     from chameleon_tvm._spaces.sketch.options import SketchOptions
     from chameleon_tvm._spaces.sketch.packing import layout_free
     from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchPlan
-    from chameleon_tvm._spaces.template.base import Template
+    from chameleon_tvm._spaces.template.base import ScheduledTemplate, Template
     from chameleon_tvm._spaces.template.estimates import FLOAT_BYTES, TRANSPOSE_CYCLES
     from chameleon_tvm._spaces.template.options import TemplateOptions
     from chameleon_tvm._spaces.template.provider import TemplateSpace
-    from chameleon_tvm._spaces.template.scheduled import ScheduledTemplate
     from chameleon_tvm._types import (
         BFLOAT16,
         COMPUTE,

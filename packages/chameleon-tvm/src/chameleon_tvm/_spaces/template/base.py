@@ -1,4 +1,4 @@
-"""The base class of templates, and the builder of their configurations' programs."""
+"""The base classes of templates, and the builder of their configurations' programs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from chameleon_core.plugin_api import Arrays, DesignSpace, InvalidConfigurationE
 
 from chameleon_tvm._building.builder import TVMBuilder
 from chameleon_tvm._building.kernel import Program
-from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.base import Operator
+from chameleon_tvm._late_tvm import Schedule, tirx
+from chameleon_tvm._operators.base import Operator, operator_of
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._types import MOST_ELEMENTS
 
@@ -89,6 +89,54 @@ class Template(ABC):
             unpack=operator.logical,
             plain_loops=self.plain_loops,
         )
+
+
+class ScheduledTemplate(Template):
+    """Schedules ``Operator.prim_func``. Subclasses define the knobs and the effect of each.
+
+    Args:
+        task: The task of the operator.
+
+    Attributes:
+        task: The task of the operator.
+        operator: The task's operator. Constants stay in the layouts that its function takes.
+    """
+
+    plain_loops: ClassVar[bool] = False
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        del options  # they choose between algorithms
+        self.task = task
+        self.operator: Operator = operator_of(task)
+
+    @abstractmethod
+    def apply(self, schedule: Schedule, values: Mapping[str, Any]) -> None:
+        """Schedule the operator's function in place.
+
+        Args:
+            schedule: The schedule of the operator's function.
+            values: The knob values of a legal configuration, by name.
+
+        Raises:
+            InvalidConfigurationError: The configuration has no program.
+        """
+
+    @cached_property
+    def _unscheduled(self) -> tirx.PrimFunc:
+        return self.operator.prim_func()
+
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        schedule = Schedule(self._unscheduled)
+        self.apply(schedule, values)
+        return schedule.mod["main"]
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values  # one order serves all
+        places = sorted(self.operator.constants)
+        return [
+            self.operator.arranged(index, array)
+            for index, array in zip(places, constants, strict=True)
+        ]
 
 
 class TemplateBuilder(TVMBuilder):
