@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 from case_suite import Suite, WrongAnswerError, main
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Builder
+from chameleon_core.plugin_api import Builder, NoOptions
 from chameleon_tvm._building.lowering import cuda_source
 from chameleon_tvm._device.gpus import BFLOAT16_SINCE, capability, gpu_info
 from chameleon_tvm._device.targets import TVMTargets, tvm_target

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_system._cores import usable_cores
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._operators.base import operator_of

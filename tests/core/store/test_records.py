@@ -8,9 +8,9 @@ import attrs
 import pytest
 from chameleon_core._errors import RunFolderError
 from chameleon_core._measurement import FailureKind, Measurement, Spending
-from chameleon_core._stages import Contender, StageRef
 from chameleon_core._store import RecordStore, StoredComparison
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Contender, StageRef
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

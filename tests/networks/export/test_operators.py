@@ -7,9 +7,8 @@ import pytest
 from chameleon_core._errors import ConfigError, TargetError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import NoOptions
 from chameleon_core._run_view import RunView
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery, NoOptions
 from chameleon_networks._artifact.load import load
 from chameleon_networks._c_runtime.pack import pack_weights
 from chameleon_networks._export.operators import deliver_operator

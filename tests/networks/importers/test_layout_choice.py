@@ -1,7 +1,7 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
 import pytest
-from chameleon_core._stages import Frontend
+from chameleon_core.plugin_api import Frontend
 from chameleon_networks._compile import prepared_networks
 from chameleon_networks._delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
 from chameleon_networks._evaluation.messages import describe_network, network_from

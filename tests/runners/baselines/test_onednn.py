@@ -6,8 +6,8 @@ import os
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import NoOptions
 from chameleon_runners._baselines.onednn import VARIANTS, OneDNNBaseline
 from chameleon_testing.conformance import check_baseline
 from chameleon_tvm._operators import specs
@@ -92,7 +92,7 @@ def test_asking_imports_neither_torch_nor_tvm(run_python):
     assert isinstance(task, Task)
     code = f"""
 import json, sys
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_core._task import Task
 from chameleon_runners._baselines.onednn import OneDNNBaseline
 baseline = OneDNNBaseline(NoOptions())
@@ -112,7 +112,7 @@ def test_threads_do_not_share_the_core_of_a_bound_main_thread(run_python):
     task = SPECS["3x3"].task("3x3", CPU)
     code = f"""
 import json, os, pathlib
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_core._task import Task
 from chameleon_runners._baselines.onednn import OneDNNBaseline
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])

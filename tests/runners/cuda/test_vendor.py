@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
 from chameleon_core._plugins.registry import Registry
+from chameleon_core.plugin_api import NoOptions
 from chameleon_runners._cuda.cudnn import VARIANTS, CudnnBaseline, StandInBaseline
 from chameleon_runners._cuda.device import CudaDevice
 from chameleon_runners._cuda.options import CudaDeviceOptions

@@ -2,8 +2,7 @@
 
 import pytest
 from chameleon_core._errors import TargetError
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core.plugin_api import MeasureJob, NoOptions, StageRef
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._quick_tvm import tvm

@@ -1,7 +1,7 @@
 """A cluster that the runner ``ray`` starts for a run measures on this machine's CPU."""
 
 import pytest
-from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._ray.options import RayOptions
 from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM

@@ -5,8 +5,9 @@ import pytest
 from chameleon_core._errors import ConfigError, ExitCode, PluginError
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._plugins import OperatorRecord, Registry, TemplateRecord, hookimpl
 from chameleon_core._task import Task
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import OperatorRecord, TemplateRecord, hookimpl
 from chameleon_tvm._operators.base import is_operator, operator_of
 from chameleon_tvm._operators.matmul import Dense
 from chameleon_tvm._operators.spec import OperatorSpec

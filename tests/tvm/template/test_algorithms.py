@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, Constraint, DesignSpace
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace
 from chameleon_tvm._spaces.template.algorithms import (
     ALGORITHM,
     Algorithm,

@@ -7,8 +7,8 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import Choice, DesignSpace
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Choice, DesignSpace
 from chameleon_testing._conformance_cases import grid
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators import specs
