@@ -13,12 +13,12 @@ from chameleon_networks._artifact.load import load
 from chameleon_networks._c_runtime.pack import pack_weights
 from chameleon_networks._export.operators import deliver_operator
 from chameleon_tvm._device.targets import TVMTargets
-from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchSpace
 from chameleon_tvm._spaces.template.base import Template
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec
 
 CONVOLUTION = Conv2dSpec(
     input=[1, 16, 8, 9], filters=32, kernel=3, padding=1, layout="NHWC", bias=True

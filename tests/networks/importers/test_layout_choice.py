@@ -10,7 +10,7 @@ from chameleon_networks._graph.operators import count_transposed_elements
 from chameleon_networks._graph.prepare import LayoutError
 from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_tvm.api import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 
 class Scripted(Frontend.Trials):

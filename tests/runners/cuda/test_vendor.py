@@ -10,7 +10,7 @@ from chameleon_runners._cuda.options import CudaDeviceOptions
 from chameleon_runners._cuda.vendor import read_vendor_recipe
 from chameleon_tvm._building.remote.artifact import read_recipe
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec
 
 GPU, CPU = '{"arch": "sm_80", "kind": "cuda"}', '{"kind": "llvm"}'
 CONVOLUTION = Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=3, padding=1)

@@ -11,12 +11,12 @@ from chameleon_core.plugin_api import OperatorRecord, TemplateRecord, hookimpl
 from chameleon_tvm._operators.base import is_operator, operator_of
 from chameleon_tvm._operators.matmul import Dense
 from chameleon_tvm._operators.spec import OperatorSpec
-from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.template.matmul import DenseTemplate
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm.api import DenseSpec
 from synthetic import plugin_of
 
 HERE = __name__

@@ -10,9 +10,9 @@ from chameleon_testing.suites.base import outcomes
 from chameleon_tvm._instructions.neon import Sdot
 from chameleon_tvm._operators.base import Operator, seeded_array
 from chameleon_tvm._operators.spec import OperatorSpec
-from chameleon_tvm._operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import te
 from chameleon_tvm._spaces.template.scheduled import ScheduledTemplate
+from chameleon_tvm.api import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.suites import InstructionSuite, OperatorSuite, TemplateSuite
 from computing import NATIVE

@@ -14,7 +14,8 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import DepthwiseSpec, channel_block, convolution_of
+from chameleon_tvm._operators.convolution_specs import DepthwiseSpec, convolution_of
+from chameleon_tvm._operators.layouts import channel_block
 from chameleon_tvm._spaces.template.algorithms import Algorithm, MultiAlgorithmTemplate
 from chameleon_tvm._spaces.template.arithmetic import Arithmetic, lanewise_arithmetic
 from chameleon_tvm._spaces.template.convolution import geometry_of, parameter_shapes

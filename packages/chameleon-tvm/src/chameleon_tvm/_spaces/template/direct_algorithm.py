@@ -11,7 +11,8 @@ from chameleon_core.plugin_api import Arrays, DesignSpace, Factorization
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import FusedSpec, channel_block
+from chameleon_tvm._operators.layouts import channel_block
+from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.algorithms import (
     ALGORITHM,
     Algorithm,

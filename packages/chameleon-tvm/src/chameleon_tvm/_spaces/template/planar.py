@@ -21,7 +21,7 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import ConvolutionSpec
+from chameleon_tvm._operators.convolution_specs import ConvolutionSpec
 from chameleon_tvm._spaces.template.algorithms import Algorithm
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, overlapping_blocks

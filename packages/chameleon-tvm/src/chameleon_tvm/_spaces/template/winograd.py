@@ -20,7 +20,8 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import ConvolutionSpec, FusedSpec
+from chameleon_tvm._operators.convolution_specs import ConvolutionSpec
+from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.algorithms import Algorithm
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, block_diagonal, overlapping_blocks
