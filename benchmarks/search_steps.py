@@ -29,8 +29,8 @@ import numpy as np
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
 from chameleon_core.plugin_api import (
     Configs,
     DesignSpace,

@@ -21,9 +21,8 @@ from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
-from chameleon_core.api import Registry
+from chameleon_core.api import RecordStore, Registry
 from chameleon_core.plugin_api import NoOptions, PluginRecord, StageContext, Visited, hookimpl
 from chameleon_testing._conformance_cases import SyntheticSpace
 

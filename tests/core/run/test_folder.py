@@ -13,8 +13,8 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.schema import StageSpec, stages_of
 from chameleon_core._run_folder import RunFolder
-from chameleon_core._store import RecordStore
 from chameleon_core._versions import versions
+from chameleon_core.api import RecordStore
 from chameleon_core.plugin_api import NoOptions, PluginRecord, TargetResolver
 from structlog.testing import capture_logs
 from synthetic import SyntheticExplorer, run_synthetic, synthetic_document, synthetic_registry

@@ -29,7 +29,7 @@ from chameleon_core._run_files import RunFile
 from chameleon_core._space.design import DesignSpace
 from chameleon_core._stages.frontend import Delivery, Frontend
 from chameleon_core._stages.jobs import ComparisonPlan
-from chameleon_core._store import RecordStore
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()

@@ -19,7 +19,7 @@ from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import AtOnce, StageSpec
 from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core._stages.runner import JobAfterJob, MeasureStream, Runner
-from chameleon_core._store import RecordStore
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 
 

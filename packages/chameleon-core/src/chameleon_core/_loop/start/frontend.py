@@ -23,7 +23,7 @@ from chameleon_core._pipeline.schema import Scope, Subject
 from chameleon_core._space.design import DesignSpace
 from chameleon_core._stages.frontend import Frontend
 from chameleon_core._stages.jobs import MeasureJob, StageRef
-from chameleon_core._store import RecordStore
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 from chameleon_core._words import in_seconds
 

@@ -30,8 +30,7 @@ from chameleon_core._measurement import FailureKind, Measurement, Spending
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._space.design import DesignSpace
 from chameleon_core._stages.record_database import RecordDatabase
-from chameleon_core._store import RecordStore
-from chameleon_core._store.records import CONDITIONS, MIXED
+from chameleon_core._store.records import CONDITIONS, MIXED, RecordStore
 from chameleon_core._task import Task
 from chameleon_core._versions import versions
 
