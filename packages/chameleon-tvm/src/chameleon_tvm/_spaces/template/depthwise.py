@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -131,11 +131,8 @@ class DepthwiseAlgorithm(Algorithm):
             arithmetic=self.arithmetics[DIRECT],
         ).space()
 
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
-        loops = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
-        return emit.with_shapes(loops.function(), shapes)
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return DepthwiseConvolution(self.geometry, tile_of(values), self.spec).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         geometry = attrs.evolve(self.geometry, ic=1)

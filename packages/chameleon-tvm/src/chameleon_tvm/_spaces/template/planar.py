@@ -256,12 +256,9 @@ class PlanarAlgorithm(Algorithm):
     def space(self) -> DesignSpace:
         return PlanarTiling(self.geometry, self.info).space()
 
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         tile = PlanarTile.of(values, self.geometry)
-        written = PlanarConvolution(self.geometry, tile, self.spec).function()
-        return emit.with_shapes(written, shapes)
+        return PlanarConvolution(self.geometry, tile, self.spec).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *bias = constants

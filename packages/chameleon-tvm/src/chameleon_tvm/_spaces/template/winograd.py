@@ -295,11 +295,8 @@ class WinogradAlgorithm(Algorithm):
     def space(self) -> DesignSpace:
         return WinogradTiling(self.geometry, self.info, self.names).space()
 
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
-        loops = WinogradConvolution(self.geometry, winograd_tile(values), self.spec)
-        return emit.with_shapes(loops.function(), shapes)
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return WinogradConvolution(self.geometry, winograd_tile(values), self.spec).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *bias = constants
