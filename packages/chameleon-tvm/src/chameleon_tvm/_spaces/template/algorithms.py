@@ -128,11 +128,17 @@ def rounding_error(dtype: str) -> float:
 
 
 def select_algorithms(
-    exact: Sequence[Algorithm], rounded: Sequence[Algorithm], options: TemplateOptions
+    exact: Sequence[Algorithm | None],
+    rounded: Sequence[Algorithm | None],
+    options: TemplateOptions,
 ) -> Sequence[Algorithm]:
-    """The algorithms that the options allow, of exact ones (direct first) and less exact ones."""
-    only_rounded = bool(rounded) and len(exact) == 1 and DIRECT not in options.algorithms
-    return rounded if only_rounded else [*exact, *rounded]
+    """The algorithms that the options allow, of exact ones (direct first) and less exact ones.
+
+    None stands for an algorithm that does not support the operator.
+    """
+    first, others = (list(filter(None, some)) for some in (exact, rounded))
+    only_rounded = bool(others) and len(first) == 1 and DIRECT not in options.algorithms
+    return others if only_rounded else first + others
 
 
 def split_error(parts: int) -> float:

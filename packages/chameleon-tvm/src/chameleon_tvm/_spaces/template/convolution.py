@@ -9,7 +9,6 @@ from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.convolution_specs import ConvolutionSpec, convolution_of
 from chameleon_tvm._operators.layouts import physical_shape, with_rank
 from chameleon_tvm._spaces.template.algorithms import (
-    Algorithm,
     MultiAlgorithmTemplate,
     allowed_winograd,
     select_algorithms,
@@ -92,21 +91,14 @@ class ConvolutionTemplate(MultiAlgorithmTemplate):
         geometry = geometry_of(spec, info.lanes("float32"))
         self.shapes = parameter_shapes(spec)
         direct = _direct(geometry, spec, task.target)
-        exact: list[Algorithm] = [direct]
         products = TileAlgorithm.of(geometry, spec, task.target) or PlanarAlgorithm.of(
             geometry, spec, info
         )
-        if products is not None:
-            exact.append(products)
-        rounded: list[Algorithm] = []
-        if spec.dtype == FLOAT32 and supports_winograd(direct.geometry):
-            names = allowed_winograd(options, direct.geometry.ic)
-            if names:
-                rounded.append(WinogradAlgorithm(direct.geometry, spec, info, names))
+        names = allowed_winograd(options, direct.geometry.ic)
+        fits = names and spec.dtype == FLOAT32 and supports_winograd(direct.geometry)
+        winograd = WinogradAlgorithm(direct.geometry, spec, info, names) if fits else None
         split = SplitAlgorithm.of_options(geometry, spec, task.target, options)
-        if split is not None:
-            rounded.append(split)
-        self.algorithms = select_algorithms(exact, rounded, options)
+        self.algorithms = select_algorithms([direct, products], [winograd, split], options)
 
 
 def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectAlgorithm:

@@ -99,8 +99,7 @@ class DenseTemplate(MultiAlgorithmTemplate):
         whole = attrs.evolve(geometry, ic=features)
         tiles = TileAlgorithm.of(whole, spec, task.target)
         split = SplitAlgorithm.of_options(whole, spec, task.target, options)
-        exact = [direct] if tiles is None else [direct, tiles]
-        self.algorithms = select_algorithms(exact, [] if split is None else [split], options)
+        self.algorithms = select_algorithms([direct, tiles], [split], options)
         out = spec.result_shape
         self.shapes = {"data": spec.input, "residual": out, "out": out}
 
