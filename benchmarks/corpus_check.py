@@ -23,8 +23,8 @@ from chameleon_core._errors import ChameleonError
 from chameleon_core._loop.end.delivery import guessed, guesses_of
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._stages import Delivery, Frontend
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Delivery, Frontend
 from chameleon_networks._frontends.lazy import LazyFrontend
 from chameleon_networks._step_times import Stopwatch
 from chameleon_system._cores import usable_cores

@@ -19,8 +19,8 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core._loop.end.delivery import guessed, guesses_of
-from chameleon_core._stages import Delivery, SpaceProvider
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Delivery, SpaceProvider
 from chameleon_networks._artifact.writer import read_manifest
 from chameleon_networks._comparison.baselines import Baselines
 from chameleon_networks._evaluation.processes import delivered_process

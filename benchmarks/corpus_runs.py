@@ -18,7 +18,7 @@ import attrs
 from chameleon_cli._env import describe
 from chameleon_core._errors import ChameleonError
 from chameleon_core._pipeline.yaml import dump_yaml
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
 from chameleon_system._files import write_atomic
 from corpus_plan import Case, Plan
 from corpus_process import Ended, in_time, last_words

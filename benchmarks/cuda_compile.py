@@ -23,20 +23,19 @@ from typing import Any
 
 import numpy as np
 from case_suite import Suite, WrongAnswerError, main
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Builder
+from chameleon_core.plugin_api import Builder, NoOptions
 from chameleon_tvm._building.lowering import cuda_source
 from chameleon_tvm._device.gpus import BFLOAT16_SINCE, capability, gpu_info
 from chameleon_tvm._device.targets import TVMTargets, tvm_target
-from chameleon_tvm._operators.specs import (
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm.api import (
     BatchMatmulSpec,
     Conv2dSpec,
     DenseSpec,
     DepthwiseConv2dSpec,
     OperatorSpec,
 )
-from chameleon_tvm._spaces.template.options import TemplateOptions
-from chameleon_tvm._spaces.template.provider import TemplateSpace
 from ruamel.yaml import YAML
 
 PTXAS = re.compile(r"\d+ bytes spill stores|Used \d+ registers|\d+ bytes smem")

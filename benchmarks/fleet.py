@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core._measurement import Measurement
-from chameleon_core._stages import MeasureJob, StageRef
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._fleet.options import FleetOptions
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))

@@ -38,9 +38,9 @@ from chameleon_core._loop.end.comparison import finalists
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._stages import Contender, Runner, StageRef
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import Contender, Runner, StageRef
 from chameleon_system._cores import usable_cores
 from chameleon_system._files import write_atomic
 from gpu_figures import figures

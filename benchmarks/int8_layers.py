@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_system._cores import usable_cores
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.specs import Conv2dSpec
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm.api import Conv2dSpec
 from ruamel.yaml import YAML
 
 LAYERS = Path(__file__).parent.parent / "examples" / "resnet18_layers.yaml"

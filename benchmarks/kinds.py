@@ -42,7 +42,7 @@ from case_suite import (
     results,
 )
 from chameleon_core._errors import ChameleonError
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_runs import command_json
 from chameleon_system._cores import usable_cores
 from chameleon_tvm._commands import cpu_measurement

@@ -13,9 +13,8 @@ import numpy as np
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import MeasureJob, Runner, StageRef
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import DesignSpace, MeasureJob, Runner, StageRef
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -27,8 +27,8 @@ from typing import Any, Self
 from chameleon_cli import _logs as logs
 from chameleon_core._measurement import Measurement
 from chameleon_core._plugins.registry import Registry
-from chameleon_core._stages import Arrays, Kernel, MeasureJob, StageRef
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Kernel, MeasureJob, StageRef
 from chameleon_runners._rpc.options import RpcOptions
 from chameleon_runners._rpc.runner import RpcRunner
 from chameleon_runners._rpc.supervision import RpcServerOptions, RpcServers

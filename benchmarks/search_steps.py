@@ -29,10 +29,16 @@ import numpy as np
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import Observations, Scores, StageContext, Visited
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import (
+    Configs,
+    DesignSpace,
+    Observations,
+    Scores,
+    StageContext,
+    Visited,
+)
 from chameleon_cost_models._options import XGBoostOptions
 from chameleon_cost_models._xgboost_model import XGBoostModel
 from chameleon_explorers._annealing import AnnealingExplorer

@@ -28,8 +28,8 @@ from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict, load_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._plugins import hookimpl
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import hookimpl
 
 SECONDS = (30.0, 60.0, 120.0, 300.0)
 

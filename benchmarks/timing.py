@@ -16,7 +16,7 @@ import itertools
 
 import numpy as np
 import pipeline_job
-from chameleon_core._stages import Runner
+from chameleon_core.plugin_api import Runner
 from scipy.stats import kendalltau
 
 

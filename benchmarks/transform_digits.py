@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 import transform_networks
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from chameleon_transforms import _data as data
 from chameleon_transforms._delivery import retrain
 from chameleon_transforms._network.channels import traced

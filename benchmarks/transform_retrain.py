@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 import torch
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from chameleon_transforms._delivery import retrain
 from chameleon_transforms._delivery.network_folder import write_candidate, write_network
 from chameleon_transforms._delivery.weights import WeightTransfer

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from chameleon_transforms._delivery import retrain
 from chameleon_transforms._network.replacement import replacements, with_modules
 from chameleon_transforms._network.space import Candidate, NetworkSpace

@@ -14,7 +14,8 @@ import pytest
 import structlog
 from chameleon_cli._main import run as chameleon_command
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import NoOptions, Registry
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import NoOptions
 from programs import completed
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 

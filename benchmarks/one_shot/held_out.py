@@ -33,8 +33,8 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._stages import Archive, Contender, StageRef
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Archive, Contender, StageRef
 from chameleon_one_shot._dataset.collector import NetworkTasks
 from chameleon_one_shot._dataset.task_file import write_tasks
 from corpus_plan import read_plan

@@ -119,7 +119,7 @@ def test_a_kind_that_does_not_run_here_has_no_rows(monkeypatch, capsys, tmp_path
 
 INSTRUCTIONS = """
 import sys
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._instructions.selection import package_records_of
 from chameleon_tvm.testing.instructions import check_instruction

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_networks._evaluation.processes import delivered_process
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork

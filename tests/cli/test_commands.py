@@ -20,8 +20,9 @@ from chameleon_core._errors import (
     TargetError,
 )
 from chameleon_core._pipeline.load import from_dict, load_pipeline
-from chameleon_core._plugins import CommandRecord, Kind, NoOptions, PluginRecord, Registry
 from chameleon_core._plugins.kinds import STAGES
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import CommandRecord, Kind, NoOptions, PluginRecord
 from chameleon_system._processor import this_processor
 from synthetic import plugin_of
 

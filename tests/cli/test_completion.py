@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_core._errors import ExitCode
-from chameleon_core._plugins import CommandRecord
+from chameleon_core.plugin_api import CommandRecord
 from synthetic import plugin_of
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chameleon_core._stages import Disturbance
+from chameleon_core.plugin_api import Disturbance
 from ruamel.yaml import YAML
 from synthetic import SyntheticRunner, synthetic_document, synthetic_registry
 

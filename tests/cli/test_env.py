@@ -7,8 +7,8 @@ import os
 import pytest
 from chameleon_cli import _env as env
 from chameleon_core._errors import ExitCode
-from chameleon_core._plugins import NoOptions, Registry
-from chameleon_core.plugin_api import TargetRecord
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import NoOptions, TargetRecord
 from chameleon_system._processor import Processor
 from synthetic import plugin_of
 

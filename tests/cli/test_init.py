@@ -10,8 +10,7 @@ import attrs
 import pytest
 from chameleon_core._errors import ExitCode
 from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._plugins import PresetRecord
-from chameleon_core.plugin_api import FrontendRecord
+from chameleon_core.plugin_api import FrontendRecord, PresetRecord
 from synthetic import plugin_of
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from chameleon_cli._main import run
 from chameleon_core._errors import ExitCode
-from chameleon_core._plugins import KINDS
 from chameleon_core._plugins.local import PLUGINS_VARIABLE
 from chameleon_core._plugins.registry import Registry
+from chameleon_core.plugin_api import KINDS
 from chameleon_testing.suites.base import outcomes
 from programs import completed
 

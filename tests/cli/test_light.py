@@ -19,7 +19,7 @@ print(json.dumps({"code": code, "modules": sorted(sys.modules)}), file=sys.stder
 CORE_ALONE = """
 import sys
 from chameleon_core import hooks
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 alone = Registry.from_plugins([("chameleon-tuner-core", hooks)])
 Registry.load = classmethod(lambda _: alone)
 """

@@ -9,9 +9,9 @@ from chameleon_cli._main import run
 from chameleon_cli._options import given_again
 from chameleon_cli._plugins import find
 from chameleon_core._errors import ExitCode
-from chameleon_core._plugins import Registry
 from chameleon_core._plugins.local import PLUGINS_VARIABLE
-from chameleon_core._stages import Sampler
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import Sampler
 from synthetic import SYNTHETIC, plugin_of, record_of
 
 

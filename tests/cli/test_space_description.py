@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from chameleon_cli._space import describe_space, legal_share
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Factorization
 from chameleon_testing._conformance_cases import grid
 
 RNG = np.random.default_rng

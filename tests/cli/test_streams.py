@@ -15,7 +15,7 @@ import structlog
 from chameleon_cli._json_lines import JsonLines
 from chameleon_cli._results_table import print_table
 from chameleon_core._errors import ConfigError, ExitCode
-from chameleon_core._plugins import CommandRecord
+from chameleon_core.plugin_api import CommandRecord
 from synthetic import plugin_of
 
 SAY = CommandRecord(name="say", summary="Says something.", factory="cli_test_streams:command")

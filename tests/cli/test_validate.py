@@ -7,9 +7,13 @@ import attrs
 import pytest
 from chameleon_core._errors import ConfigError, ExitCode, TargetError
 from chameleon_core._pipeline.yaml import dump_yaml
-from chameleon_core._plugins import NoOptions, PluginRecord
-from chameleon_core._stages import Frontend, TargetResolver
-from chameleon_core.plugin_api import RunnerRecord
+from chameleon_core.plugin_api import (
+    Frontend,
+    NoOptions,
+    PluginRecord,
+    RunnerRecord,
+    TargetResolver,
+)
 from synthetic import (
     ModelOptions,
     SyntheticFrontend,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import Observations, Visited
+from chameleon_core.plugin_api import Choice, DesignSpace, Observations, Visited
 
 
 @pytest.fixture(params=[1, 12], ids=["small", "huge"])

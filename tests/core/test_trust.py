@@ -7,10 +7,11 @@ import pytest
 import structlog
 from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT, fall_back
-from chameleon_core._plugins import OperatorRecord, Registry, hookimpl
 from chameleon_core._plugins.options import sources_in
 from chameleon_core._task import Task
 from chameleon_core._trust import check_sources, check_tasks
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import OperatorRecord, hookimpl
 from chameleon_networks._precision.section import Precision
 
 FOLDER = Path("runs/strange")

@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, DesignSpace
+from chameleon_core.plugin_api import Choice, DesignSpace
 from chameleon_cost_models._options import (
     AlternatingOptions,
     EnsembleOptions,

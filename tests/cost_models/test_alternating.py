@@ -5,8 +5,7 @@ import pytest
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._plugins import NoOptions, PluginRecord
-from chameleon_core._stages import CostModel
+from chameleon_core.plugin_api import CostModel, NoOptions, PluginRecord
 from chameleon_cost_models._alternating import AlternatingModels
 from chameleon_cost_models._options import AlternatingOptions
 from chameleon_testing._conformance_cases import context_of, observe, spaces

@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, DesignSpace
+from chameleon_core.plugin_api import Choice, DesignSpace
 from chameleon_cost_models import _gaussian_process as gaussian_process
 from chameleon_cost_models._gaussian_process import GaussianProcess, Posterior, fit_parameters
 from chameleon_cost_models._options import GaussianProcessOptions

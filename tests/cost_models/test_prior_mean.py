@@ -4,9 +4,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._plugins import PluginRecord
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import CostModel
+from chameleon_core.plugin_api import Choice, CostModel, DesignSpace, PluginRecord
 from chameleon_cost_models._options import (
     EnsembleOptions,
     GaussianProcessOptions,

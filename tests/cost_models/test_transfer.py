@@ -7,10 +7,9 @@ import xgboost
 from chameleon_core._errors import RunFolderError
 from chameleon_core._measurement import FailureKind, Measurement, Spending
 from chameleon_core._run_files import RunFile
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import Archive
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import Archive, Choice, DesignSpace
 from chameleon_cost_models._options import (
     EnsembleOptions,
     LightGBMOptions,

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import Visited
+from chameleon_core.plugin_api import Choice, DesignSpace, Visited
 from chameleon_explorers._annealing import AnnealingExplorer
 from chameleon_explorers._options import AnnealingOptions
 from chameleon_testing._conformance_cases import (

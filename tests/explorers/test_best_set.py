@@ -1,7 +1,7 @@
 """The best set keeps what sorting everything would."""
 
 import numpy as np
-from chameleon_core._stages import Visited
+from chameleon_core.plugin_api import Visited
 from chameleon_explorers._best_set import BestSet
 from chameleon_testing._conformance_cases import grid
 from hypothesis import given

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._stages import Visited
+from chameleon_core.plugin_api import Visited
 from chameleon_explorers._droplet import DropletExplorer
 from chameleon_explorers._options import DropletOptions
 from chameleon_testing._conformance_cases import context_of, grid, observe, quality

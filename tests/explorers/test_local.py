@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._stages import Visited
+from chameleon_core.plugin_api import Visited
 from chameleon_explorers._local import LocalExplorer
 from chameleon_explorers._moves import neighbours_of, perturb
 from chameleon_explorers._options import LocalOptions

@@ -7,9 +7,15 @@ from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._pipeline.yaml import dump_yaml
-from chameleon_core._plugins import NoOptions, PluginRecord
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import Candidates, Explorer, Visited
+from chameleon_core.plugin_api import (
+    Candidates,
+    Choice,
+    DesignSpace,
+    Explorer,
+    NoOptions,
+    PluginRecord,
+    Visited,
+)
 from chameleon_explorers._options import PortfolioOptions
 from chameleon_explorers._portfolio import PortfolioExplorer
 from chameleon_testing._conformance_cases import context_of, observe

@@ -1,7 +1,7 @@
 """The presets name stages and options that exist."""
 
 import pytest
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_cost_models import hooks as cost_models
 from chameleon_explorers import hooks as explorers
 from chameleon_explorers._no_model import NoCostModel

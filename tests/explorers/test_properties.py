@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Visited
+from chameleon_core.plugin_api import NoOptions, Visited
 from chameleon_explorers._no_model import RandomExplorer
 from chameleon_explorers._options import (
     AnnealingOptions,

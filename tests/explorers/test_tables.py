@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from chameleon_core._loop.round.stages import SearchStages
 from chameleon_core._loop.round.tuner import TaskTuner
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import StageContext
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import NoOptions, StageContext
 from chameleon_explorers._genetic import GeneticExplorer
 from chameleon_explorers._local import LocalExplorer
 from chameleon_explorers._no_model import NoCostModel

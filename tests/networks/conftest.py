@@ -5,8 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery, NoOptions
 from chameleon_networks._evaluation import latency, processes
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork

@@ -7,8 +7,8 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_core._plugins import OperatorRecord, hookimpl
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import OperatorRecord, hookimpl
 from chameleon_one_shot import hooks
 from chameleon_one_shot._dataset.tasks import DatasetTask
 from synthetic import synthetic_registry

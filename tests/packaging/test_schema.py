@@ -10,7 +10,8 @@ from chameleon_cli._main import run
 from chameleon_core._errors import ExitCode
 from chameleon_core._pipeline.load import from_dict, load_pipeline
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._plugins import NoOptions, PluginRecord, Registry
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import NoOptions, PluginRecord
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 from synthetic import plugin_of

@@ -2,7 +2,7 @@
 
 import chameleon_records.hooks
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._stages import RecordDatabase
+from chameleon_core.plugin_api import RecordDatabase
 from hypothesis import strategies as st
 from synthetic import run_synthetic, synthetic_document
 

@@ -7,8 +7,8 @@ from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import FailureKind
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._stages import RecordDatabase, Runner
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import RecordDatabase, Runner
 from chameleon_records import hooks
 from chameleon_records._locations import open_database
 from stopping import StopAfter, interrupted

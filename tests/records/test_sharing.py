@@ -9,8 +9,8 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._plugins.records import RecordDatabaseRecord
-from chameleon_core._stages import RecordDatabase
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import RecordDatabase
 from structlog.testing import capture_logs
 from synthetic import (
     RunnerOptions,

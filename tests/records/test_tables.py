@@ -8,7 +8,7 @@ import sys
 import attrs
 import pytest
 from chameleon_core._errors import ChameleonError
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
 from chameleon_records._locations import open_database
 from chameleon_records._tables.export import as_parquet, dataframe, write_rows
 from chameleon_records._tables.rows import rows_of

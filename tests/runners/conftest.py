@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from chameleon_core._stages import MeasureJob, StageRef
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._engine.worker_process import WorkerProcess
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._local.runner import LocalRunner

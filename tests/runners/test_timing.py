@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from chameleon_core._stages import Kernel
+from chameleon_core.plugin_api import Kernel
 from chameleon_runners._timing import (
     Repeats,
     TimingPolicy,

@@ -10,8 +10,8 @@ import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._stages import Builder, SpaceProvider
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Builder, SpaceProvider
 from chameleon_runners._worker.stages import make_builder, make_device
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
@@ -138,7 +138,7 @@ def test_what_a_worker_cannot_read_is_a_sentence(options, message):
 
 
 NEEDING_TORCH = """
-from chameleon_core._stages import Builder, SpaceProvider
+from chameleon_core.plugin_api import Builder, SpaceProvider
 
 try:
     import torch

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._stages import Candidates, Visited
+from chameleon_core.plugin_api import Candidates, Visited
 from chameleon_samplers._options import DiversityOptions
 from chameleon_samplers._picking import DiversitySampler
 from chameleon_testing._conformance_cases import context_of, grid

@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._stages import Candidates, Visited
+from chameleon_core.plugin_api import Candidates, Visited
 from chameleon_samplers._kmeans_knee import KMeansKneeSampler, KneeSearch, is_past_knee
 from chameleon_samplers._options import KMeansKneeOptions
 from chameleon_testing._conformance_cases import context_of, grid, quality

@@ -6,8 +6,7 @@ import synthetic
 from chameleon_core._loop.round.stages import SearchStages
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import Measurement
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Candidates, Explorer, Visited
+from chameleon_core.plugin_api import Candidates, Explorer, NoOptions, Visited
 from chameleon_samplers import _options as options
 from chameleon_samplers._kmeans_knee import KMeansKneeSampler
 from chameleon_samplers._options import GreedyOptions, KMeansKneeOptions, ModeOptions

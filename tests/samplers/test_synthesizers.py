@@ -5,7 +5,7 @@ import itertools
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._stages import Candidates, Visited
+from chameleon_core.plugin_api import Candidates, Visited
 from chameleon_samplers._options import CrossoverOptions, ModeOptions
 from chameleon_samplers._synthesizers import CrossoverSynthesizer, ModeSynthesizer, _by_frequency
 from chameleon_testing._conformance_cases import context_of, grid, observe

@@ -12,9 +12,8 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core._errors import InvalidConfigurationError
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import Arrays, Builder, Kernel, SpaceProvider
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Builder, Choice, DesignSpace, Kernel, SpaceProvider
 from chameleon_tvm._building.kernel import Program, TVMKernel
 from chameleon_tvm._building.remote.smoke_test import ArtifactFiles
 from chameleon_tvm._quick_tvm import te, tirx

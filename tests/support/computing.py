@@ -4,13 +4,13 @@ from functools import cache
 
 import numpy as np
 from chameleon_core._errors import ConfigError
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_tvm._building.lowering import compile_function, lower_function
 from chameleon_tvm._device.targets import TVMTargets, tvm_target
-from chameleon_tvm._operators.specs import Conv2dSpec
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm.api import Conv2dSpec
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core._errors import DeviceLostError, TargetError
-from chameleon_core._stages import Arrays, Device, Kernel, StageRef
+from chameleon_core.plugin_api import Arrays, Device, Kernel, StageRef
 from chameleon_runners._fleet.device_state import DeviceRef
 from faults import ARTIFACT, hang, load
 

@@ -15,9 +15,8 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core._errors import DeviceLostError, InvalidConfigurationError
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import Arrays, Builder, Kernel, SpaceProvider
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Builder, Choice, DesignSpace, Kernel, SpaceProvider
 
 _SHAPE = (4, 5)
 _STANDARD = 2

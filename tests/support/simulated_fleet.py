@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import attrs
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._stages import StageRef
+from chameleon_core.plugin_api import StageRef
 from chameleon_runners._engine.workers import (
     EndReason,
     Listener,

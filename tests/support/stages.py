@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from chameleon_core._plugins import Registry, load_factory
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import load_factory
 
 _KINDS = ("explorers", "cost_models", "samplers", "synthesizers")
 

@@ -3,7 +3,7 @@
 import pytest
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._plugins import hookimpl
+from chameleon_core.plugin_api import hookimpl
 
 
 class StopAfter:

@@ -15,17 +15,15 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core import _stages as stages
 from chameleon_core import hooks
+from chameleon_core import plugin_api as stages
 from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import NoOptions, PluginRecord, Registry, hookimpl
-from chameleon_core._space import Configs
-from chameleon_core._stages import Candidates, Observations, Scores, StageContext, Visited
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore, Registry
+from chameleon_core.plugin_api import NoOptions, PluginRecord, StageContext, Visited, hookimpl
 from chameleon_testing._conformance_cases import SyntheticSpace
 
 BASELINE_SECONDS = 4e-3
@@ -226,11 +224,11 @@ class SyntheticExplorer(stages.Explorer):
 
     def __init__(self, _options: NoOptions, context: StageContext) -> None:
         self._space, self._rng = context.space, context.rng
-        self._best: Configs = np.empty((0, len(context.space.knobs)), np.int32)
+        self._best: stages.Configs = np.empty((0, len(context.space.knobs)), np.int32)
 
     def explore(
         self, score: stages.Explorer.ScoreFunction | None, visited: Visited, count: int
-    ) -> Candidates:
+    ) -> stages.Candidates:
         parents = np.repeat(self._best, 8, axis=0)
         pool = np.concatenate(
             [self._space.mutate(parents, self._rng), self._space.sample(count, self._rng)]
@@ -239,9 +237,9 @@ class SyntheticExplorer(stages.Explorer):
         pool = pool[visited.unvisited(pool)]
         scores = np.zeros(len(pool)) if score is None else score(pool)
         order = np.argsort(-scores, kind="stable")[:count]
-        return Candidates(configs=pool[order], scores=scores[order], steps=1)
+        return stages.Candidates(configs=pool[order], scores=scores[order], steps=1)
 
-    def observe(self, observations: Observations) -> None:
+    def observe(self, observations: stages.Observations) -> None:
         self._best = observations.configs[np.argsort(observations.costs, kind="stable")[:4]]
 
 
@@ -250,19 +248,19 @@ class SyntheticCostModel(stages.CostModel):
 
     def __init__(self, _options: NoOptions, context: StageContext) -> None:
         self._space = context.space
-        self._seen: Observations | None = None
+        self._seen: stages.Observations | None = None
 
-    def fit(self, observations: Observations) -> None:
+    def fit(self, observations: stages.Observations) -> None:
         self._seen = observations
 
     @property
     def trained(self) -> bool:
         return self._seen is not None
 
-    def predict(self, configs: Configs) -> Scores:
+    def predict(self, configs: stages.Configs) -> stages.Scores:
         assert self._seen is not None  # the loop asks `trained` first
         distance = np.abs(configs[:, None, :] - self._seen.configs[None]).sum(axis=2)
-        nearest: Scores = self._seen.relative_throughput[distance.argmin(axis=1)]
+        nearest: stages.Scores = self._seen.relative_throughput[distance.argmin(axis=1)]
         return nearest
 
 
@@ -272,7 +270,7 @@ class SyntheticSampler(stages.Sampler):
     def __init__(self, _options: NoOptions, _context: StageContext) -> None:
         pass
 
-    def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
+    def select(self, candidates: stages.Candidates, visited: Visited, count: int) -> stages.Configs:
         return candidates.configs[:count]
 
 
@@ -282,7 +280,9 @@ class SyntheticSynthesizer(stages.Synthesizer):
     def __init__(self, _options: NoOptions, _context: StageContext) -> None:
         pass
 
-    def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
+    def refine(
+        self, batch: stages.Configs, candidates: stages.Candidates, visited: Visited
+    ) -> stages.Configs:
         return batch
 
 

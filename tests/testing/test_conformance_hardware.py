@@ -5,9 +5,14 @@ import itertools
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
-from chameleon_core._space import Choice, Constraint, DesignSpace
-from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core.plugin_api import (
+    Choice,
+    Constraint,
+    DesignSpace,
+    MeasureJob,
+    NoOptions,
+    StageRef,
+)
 from chameleon_testing.conformance import check_runner, check_space_provider, require_close
 from synthetic import RunnerOptions, SyntheticRunner, SyntheticSpace, synthetic_task
 

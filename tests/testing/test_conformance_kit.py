@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from chameleon_core._stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_core.plugin_api import Candidates, CostModel, Explorer, Sampler, Synthesizer
 from chameleon_testing._conformance_cases import quality
 from chameleon_testing.conformance import (
     check_cost_model,

@@ -12,11 +12,12 @@ import click
 import numpy as np
 import pytest
 import synthetic
-from chameleon_core import _plugins as plugins
-from chameleon_core import _stages as stages
+from chameleon_core import plugin_api as plugins
 from chameleon_core._errors import ConfigError, TargetError
+from chameleon_core._plugins.kinds import STAGE_KINDS
 from chameleon_core._plugins.records import RecordDatabaseRecord
 from chameleon_core._schedulers.gradient import RoundRobin
+from chameleon_core.api import Registry
 from chameleon_testing.suites import (
     BaselineSuite,
     CommandSuite,
@@ -38,9 +39,9 @@ from chameleon_testing.suites.base import outcomes
 from synthetic import record_of
 
 TASK = synthetic.synthetic_task([4, 5], failing=20)
-JOB = stages.MeasureJob(
+JOB = plugins.MeasureJob(
     task=TASK,
-    space=stages.StageRef(factory="synthetic:SyntheticSpace"),
+    space=plugins.StageRef(factory="synthetic:SyntheticSpace"),
     configs=[(i, j) for i in range(4) for j in range(5)],
 )
 
@@ -90,7 +91,7 @@ def test_frontends(frontend, words):
     assert words in failures(FrontendSuite, record=record, options=options)["tasks"]
 
 
-class Boards(stages.TargetResolver):
+class Boards(plugins.TargetResolver):
     def __init__(self, options):
         del options
 
@@ -145,7 +146,7 @@ def test_what_needs_a_task_says_so_without_one():
     assert "it needs a task" in first
 
 
-class Idle(stages.Explorer):
+class Idle(plugins.Explorer):
     def __init__(self, options, context):
         self.space = context.space
 
@@ -159,7 +160,7 @@ def test_explorers():
     assert result == {"proposals": "it raises ZeroDivisionError: by nobody"}
 
 
-class Constant(stages.CostModel):
+class Constant(plugins.CostModel):
     trained = False
 
     def __init__(self, options, context):
@@ -266,7 +267,7 @@ def test_rivals():
     assert "its best time grows" in result["trace"]
 
 
-class Kept(stages.RecordDatabase):
+class Kept(plugins.RecordDatabase):
     """Keeps everything in a file of JSON lines, which is enough for a test."""
 
     place = "memory"
@@ -421,9 +422,9 @@ class Refusing(synthetic.SyntheticSpace):
         raise ConfigError("no such space", hint="Take another one.")
 
 
-@pytest.mark.parametrize("kind", plugins.STAGE_KINDS)
+@pytest.mark.parametrize("kind", STAGE_KINDS)
 def test_the_options_of_our_own_stages_conform(kind):
-    for entry in plugins.Registry.default().entries(kind):
+    for entry in Registry.default().entries(kind):
         attributes = {"kind": kind, "record": entry.record}
         suite = type("Options", (StageSuite,), attributes)()
         suite.test_record()

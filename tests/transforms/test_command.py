@@ -7,7 +7,7 @@ from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from chameleon_transforms import hooks
 from chameleon_transforms._session import Session
 

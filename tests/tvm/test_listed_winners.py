@@ -6,16 +6,15 @@ import attrs
 import pytest
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._plugins import NoOptions
 from chameleon_core._run_files import RunFile
 from chameleon_core._task import Task
-from chameleon_core.plugin_api import SpaceRecord
+from chameleon_core.plugin_api import NoOptions, SpaceRecord
 from chameleon_tvm._building.winners import MAX_LISTINGS, operators_to_list
 from structlog.testing import capture_logs
 from synthetic import plugin_of
 
 SPACE = """
-from chameleon_core._stages import Builder
+from chameleon_core.plugin_api import Builder
 from synthetic import SyntheticSpace
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 from chameleon_tvm._building.remote.export import machine_code_context
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
@@ -10,6 +9,7 @@ from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchSpace
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from computing import resolved
 
 ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'

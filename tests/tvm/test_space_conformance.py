@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 from chameleon_testing.conformance import check_space_provider
-from chameleon_tvm._operators import specs
+from chameleon_tvm import api as specs
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchSpace
 from chameleon_tvm._spaces.template.options import TemplateOptions

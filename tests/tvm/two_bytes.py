@@ -1,7 +1,8 @@
 """Operators that are computed in types of two bytes, and their specifications in a type."""
 
 import attrs
-from chameleon_tvm._operators import specs
+from chameleon_tvm import api as specs
+from chameleon_tvm._operators import convolution_specs
 
 FULL = {"bias": True, "residual": True, "activation": "relu"}
 PACKED = {
@@ -37,8 +38,8 @@ CONSTANT = [
     specs.Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **FULL),
     specs.Conv2dSpec(input=[2, 3, 13, 13], filters=20, kernel=5, padding=2, stride=2, **FULL),
     specs.Conv2dSpec(input=[1, 10, 9, 9], filters=48, kernel=3, padding=1, groups=2),
-    specs.Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC"),
-    specs.Conv3dSpec(
+    convolution_specs.Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC"),
+    convolution_specs.Conv3dSpec(
         input=[1, 6, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **FULL
     ),
     specs.DepthwiseConv2dSpec(input=[1, 20, 9, 9], kernel=3, padding=1, layout="NHWC", **FULL),

@@ -10,7 +10,7 @@ import attrs
 from chameleon_cli._space import describe_space
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._space import DesignSpace
+from chameleon_core.plugin_api import DesignSpace
 
 from chameleon_reference.markdown import cell, code, section, table
 

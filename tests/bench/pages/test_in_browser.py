@@ -322,8 +322,8 @@ def test_paper_has_the_still_plots(browser, run_folder):
 def many_measurements(tmp_path):
     from chameleon_core._measurement import Measurement, Spending  # noqa: PLC0415
     from chameleon_core._run_files import RunFile  # noqa: PLC0415
-    from chameleon_core._store import RecordStore  # noqa: PLC0415
     from chameleon_core._task import Task  # noqa: PLC0415
+    from chameleon_core.api import RecordStore  # noqa: PLC0415
 
     folder = tmp_path / "many"
     folder.mkdir()

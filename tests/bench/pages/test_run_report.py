@@ -16,9 +16,9 @@ from chameleon_core._errors import RunFolderError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import Measurement
 from chameleon_core._run_files import RunFile
-from chameleon_core._stages import Disturbance
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import Disturbance
 from stopping import StopAfter, interrupted
 from synthetic import ModelOptions, SyntheticFrontend, SyntheticRunner, measurements_in
 

@@ -19,8 +19,8 @@ from chameleon_bench._runs.live_page import LiveRun, PageServer
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ExitCode, TargetError
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._plugins import hookimpl
 from chameleon_core._run_folder import RunFolder
+from chameleon_core.plugin_api import hookimpl
 
 VERSION = re.compile(r'data-version="([^"]*)"')
 

@@ -5,7 +5,8 @@ import json
 import attrs
 import pytest
 from chameleon_bench._suites.load import ALWAYS, version_of, versions_of
-from chameleon_core._plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import NoOptions, PluginRecord, hookimpl
 
 
 @attrs.frozen

@@ -14,8 +14,8 @@ from chameleon_core import hooks
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.nodes import Node, PipelineError, expand_shorthand
 from chameleon_core._pipeline.structure import Structurer
-from chameleon_core._plugins import Registry
 from chameleon_core._plugins.kinds import STAGES
+from chameleon_core.api import Registry
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator

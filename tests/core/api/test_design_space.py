@@ -4,8 +4,8 @@ import chameleon_core as cc
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import Choice, DesignSpace, Factorization
 from chameleon_core._space.fixed import fixed_space
+from chameleon_core.plugin_api import Choice, DesignSpace, Factorization
 
 
 def test_values_are_knobs_in_their_order():

@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import PluginError
-from chameleon_core._stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_core.plugin_api import Candidates, CostModel, Explorer, Sampler, Synthesizer
 
 
 class Scripted(Explorer):

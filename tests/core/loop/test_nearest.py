@@ -13,8 +13,8 @@ from chameleon_core._loop.start.earlier_runs import (
     same_types,
 )
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Factorization
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import run_synthetic, synthetic_document

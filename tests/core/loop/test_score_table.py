@@ -2,7 +2,7 @@
 
 import numpy as np
 from chameleon_core._loop.round.stages import WatchedScores, tabulated
-from chameleon_core._stages import Visited
+from chameleon_core.plugin_api import Visited
 from chameleon_testing._conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st

@@ -6,7 +6,7 @@ import itertools
 import pytest
 from chameleon_core._loop.interruption import RunInterrupted
 from chameleon_core._loop.round.in_flight import WallClockShares, tasks_at_once
-from chameleon_core._plugins import hookimpl
+from chameleon_core.plugin_api import hookimpl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stopping import StopAfter

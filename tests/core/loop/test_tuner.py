@@ -3,11 +3,11 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core import _stages as stages
+from chameleon_core import plugin_api as stages
 from chameleon_core._loop.round.batch import Batch
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._space import Choice, DesignSpace
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Choice, DesignSpace
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from chameleon_core._loop.end.delivery import winners
 from chameleon_core._loop.end.result import OperatorResult
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._stages import CostModel
+from chameleon_core.plugin_api import CostModel
 from synthetic import SyntheticRunner
 
 

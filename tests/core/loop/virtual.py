@@ -12,9 +12,8 @@ from chameleon_core._loop import tuning
 from chameleon_core._loop.round.in_flight import BatchesInFlight
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import NoOptions
 from chameleon_core._schedulers import Scheduler
-from chameleon_core._stages import Frontend, MeasureStream
+from chameleon_core.plugin_api import Frontend, MeasureStream, NoOptions
 from synthetic import (
     SyntheticRunner,
     plugin_of,

@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 import attrs
 from chameleon_core._errors import ConfigError
-from chameleon_core._plugins import NoOptions, PluginRecord, PresetRecord, Registry
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import NoOptions, PluginRecord, PresetRecord
 from synthetic import plugin_of
 
 HERE = "chameleon_core._errors:ChameleonError"

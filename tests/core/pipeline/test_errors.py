@@ -4,8 +4,9 @@ import pytest
 from chameleon_core._errors import ConfigError, ExitCode
 from chameleon_core._pipeline.load import from_dict, load_pipeline
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._plugins import AmbiguousNameError, PresetRecord, Registry
-from chameleon_core.plugin_api import CostModelRecord, ExplorerRecord
+from chameleon_core._plugins.registry import AmbiguousNameError
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import CostModelRecord, ExplorerRecord, PresetRecord
 from synthetic import plugin_of
 
 HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"

@@ -13,7 +13,8 @@ from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._pipeline.schema import Scope, StageSpec
 from chameleon_core._pipeline.stage_reader import create_stage
 from chameleon_core._pipeline.yaml import dump_yaml, parse_yaml
-from chameleon_core._plugins import NoOptions, PluginRecord, Registry
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import NoOptions, PluginRecord
 from hypothesis import example, given
 from hypothesis import strategies as st
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry

@@ -4,8 +4,7 @@ import pytest
 from chameleon_core._pipeline.binding import difference
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.yaml import dump_yaml
-from chameleon_core._plugins import SectionRecord
-from chameleon_core.plugin_api import FrontendRecord
+from chameleon_core.plugin_api import FrontendRecord, SectionRecord
 from chameleon_networks._precision.section import Precision
 from synthetic import plugin_of
 

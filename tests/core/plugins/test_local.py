@@ -5,11 +5,12 @@ import sys
 
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_core._plugins import Registry, local
+from chameleon_core._plugins import local
 from chameleon_core._plugins.local import PLUGINS_VARIABLE
+from chameleon_core.api import Registry
 
 HOOKS = """
-from chameleon_core._plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugin_api import NoOptions, PluginRecord, hookimpl
 
 @hookimpl
 def chameleon_explorers():

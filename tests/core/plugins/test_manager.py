@@ -5,8 +5,11 @@ import sys
 
 import attrs
 import pytest
-from chameleon_core._plugins import (
-    API_VERSION,
+from chameleon_core._plugins.manager import DiscoveredPlugin, load_plugins
+from chameleon_core._plugins.records import API_VERSION
+from chameleon_core._plugins.registry import UnknownNameError
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import (
     KINDS,
     CommandRecord,
     InstructionRecord,
@@ -15,12 +18,9 @@ from chameleon_core._plugins import (
     OperatorRecord,
     PluginRecord,
     PresetRecord,
-    Registry,
     TemplateRecord,
-    UnknownNameError,
     hookimpl,
 )
-from chameleon_core._plugins.manager import DiscoveredPlugin, load_plugins
 from synthetic import plugin_of
 
 
@@ -178,7 +178,7 @@ def test_entry_points_are_found_with_their_distribution(tmp_path, monkeypatch):
         "gone = no_such_module_at_all\n"
     )
     (tmp_path / "weird_plugin_hooks.py").write_text(
-        "from chameleon_core._plugins import *\n\n"
+        "from chameleon_core.plugin_api import *\n\n"
         "@hookimpl\ndef chameleon_samplers():\n"
         "    yield PluginRecord(name='weird', summary='', factory='a:b', options=NoOptions)\n"
     )

@@ -19,25 +19,24 @@ import structlog
 from chameleon_core._errors import ConfigError, ExitCode, PluginError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import (
+from chameleon_core._plugins.event_hooks import EventHooks
+from chameleon_core._plugins.factory import hint_after
+from chameleon_core._plugins.first_party import FIRST_PARTY
+from chameleon_core._plugins.hookspecs import PROJECT
+from chameleon_core._plugins.kinds import hook_specs
+from chameleon_core._plugins.registry import AmbiguousNameError, UnknownNameError
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import (
     KINDS,
-    PROJECT,
-    AmbiguousNameError,
     CommandRecord,
     Kind,
     PluginRecord,
     PresetRecord,
-    Registry,
     Section,
     SectionRecord,
-    UnknownNameError,
     hookimpl,
     load_factory,
 )
-from chameleon_core._plugins.event_hooks import EventHooks
-from chameleon_core._plugins.factory import hint_after
-from chameleon_core._plugins.first_party import FIRST_PARTY
-from chameleon_core._plugins.kinds import hook_specs
 from synthetic import (
     SYNTHETIC,
     SyntheticExplorer,

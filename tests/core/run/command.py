@@ -3,7 +3,7 @@
 import sys
 
 from chameleon_cli._main import run
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from synthetic import synthetic_registry
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict, load_pipeline
 from chameleon_core._pipeline.yaml import dump_yaml
-from chameleon_core._space import DesignSpace
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import DesignSpace
 from chameleon_networks._precision.section import Precision
 from structlog.testing import capture_logs
 from synthetic import (

@@ -5,8 +5,8 @@ from chameleon_core._errors import ConfigError, PluginError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import Measurement
 from chameleon_core._schedulers import Scheduler
-from chameleon_core._stages import Baseline, Frontend, SpaceProvider
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Baseline, Frontend, SpaceProvider
 from synthetic import SyntheticRunner
 
 

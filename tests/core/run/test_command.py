@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from synthetic import measurements_in, synthetic_document, synthetic_registry
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("command.py"))]

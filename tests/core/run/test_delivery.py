@@ -14,8 +14,7 @@ from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._plugins import hookimpl
-from chameleon_core._stages import SpaceProvider
+from chameleon_core.plugin_api import SpaceProvider, hookimpl
 from structlog.testing import capture_logs
 from synthetic import RunnerOptions, SyntheticFrontend, SyntheticRunner
 

@@ -12,9 +12,9 @@ from chameleon_core._errors import RunFolderError
 from chameleon_core._event_bus import EventBus, hook_of, listener
 from chameleon_core._events import Event, RunFinished
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._plugins import hookimpl
 from chameleon_core._plugins.event_hooks import EventHooks
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import hookimpl
 from structlog.testing import capture_logs
 from synthetic import synthetic_registry
 

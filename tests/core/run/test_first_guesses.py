@@ -5,10 +5,8 @@ import re
 import numpy as np
 import pytest
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._plugins import NoOptions
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import Frontend
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Choice, DesignSpace, Frontend, NoOptions
 from stopping import StopAfter, interrupted
 from structlog.testing import capture_logs
 from synthetic import SyntheticSpace, synthetic_failure

@@ -12,11 +12,10 @@ from chameleon_core._errors import RunFolderError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.schema import StageSpec, stages_of
-from chameleon_core._plugins import NoOptions, PluginRecord
 from chameleon_core._run_folder import RunFolder
-from chameleon_core._stages import TargetResolver
-from chameleon_core._store import RecordStore
 from chameleon_core._versions import versions
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import NoOptions, PluginRecord, TargetResolver
 from structlog.testing import capture_logs
 from synthetic import SyntheticExplorer, run_synthetic, synthetic_document, synthetic_registry
 

@@ -7,7 +7,7 @@ import pytest
 from chameleon_cli._progress import LiveProgress, PlainProgress
 from chameleon_core._errors import ConfigError, ExitCode, PluginError
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
 from structlog.testing import capture_logs
 from synthetic import SyntheticFrontend
 

@@ -9,7 +9,7 @@ from chameleon_core._errors import ExitCode, PluginError
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._loop.start.frontend import recalled
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
 from synthetic import (
     ModelOptions,
     RunnerOptions,

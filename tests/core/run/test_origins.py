@@ -8,8 +8,8 @@ import pytest
 from chameleon_cli._status import command as status_command
 from chameleon_core._loop.end.result import OperatorResult
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._stages import Candidates, Explorer, Sampler, Synthesizer
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import Candidates, Explorer, Sampler, Synthesizer
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 from synthetic import SyntheticExplorer

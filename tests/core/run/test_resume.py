@@ -11,7 +11,7 @@ import pytest
 from chameleon_core._loop.interruption import RunInterrupted
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stopping import StopAfter, interrupted

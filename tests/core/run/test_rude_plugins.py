@@ -10,7 +10,7 @@ from chameleon_cli._streams import results_alone
 from chameleon_core._errors import ExitCode, PluginError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._plugins import hookimpl
+from chameleon_core.plugin_api import hookimpl
 from programs import completed
 from synthetic import SyntheticExplorer, synthetic_document
 
@@ -18,7 +18,8 @@ PROGRAM = """
 import os, sys
 from chameleon_core import hooks
 from chameleon_cli._main import run
-from chameleon_core._plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import NoOptions, PluginRecord, hookimpl
 from synthetic import SYNTHETIC, SyntheticExplorer
 
 class Loud(SyntheticExplorer):

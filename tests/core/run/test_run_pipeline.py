@@ -9,10 +9,8 @@ from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import Measurement
-from chameleon_core._plugins import hookimpl
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Frontend, TargetResolver
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import DesignSpace, Frontend, TargetResolver, hookimpl
 from synthetic import (
     BASELINE_SECONDS,
     RunnerOptions,

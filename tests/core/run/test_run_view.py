@@ -10,8 +10,8 @@ from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._run_folder import RunFolder
 from chameleon_core._run_view import RunState, RunView, TimeSource
-from chameleon_core._stages import Disturbance
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import Disturbance
 from hypothesis import given
 from hypothesis import strategies as st
 from stopping import StopAfter, interrupted

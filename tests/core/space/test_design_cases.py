@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Factorization
 from chameleon_testing._conformance_cases import grid
 
 

@@ -1,7 +1,7 @@
 """Properties of design spaces, on random ones."""
 
 import numpy as np
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Factorization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

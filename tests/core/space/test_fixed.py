@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
 from chameleon_core._space.fixed import config_of, fixed_space
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Factorization
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, DesignSpace, Factorization
+from chameleon_core.plugin_api import Choice, DesignSpace, Factorization
 from chameleon_testing._conformance_cases import tiled_space
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,9 +8,9 @@ import attrs
 import pytest
 from chameleon_core._errors import RunFolderError
 from chameleon_core._measurement import FailureKind, Measurement, Spending
-from chameleon_core._stages import Contender, StageRef
-from chameleon_core._store import RecordStore, StoredComparison
+from chameleon_core._store.records import RecordStore, StoredComparison
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Contender, StageRef
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -123,7 +123,7 @@ from pathlib import Path
 from chameleon_core._errors import RunFolderError
 from chameleon_core._measurement import Measurement
 from chameleon_core._measurement import Spending
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
 from chameleon_core._task import Task
 
 store = RecordStore(Path(sys.argv[1]))

@@ -6,8 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import attrs  # noqa: E402
-from chameleon_core._space import Choice, DesignSpace  # noqa: E402
-from chameleon_core._stages import Archive, Visited  # noqa: E402
+from chameleon_core.plugin_api import Archive, Choice, DesignSpace, Visited  # noqa: E402  # noqa: E402
 from chameleon_explorers._ppo.explorer import PPOExplorer  # noqa: E402
 from chameleon_explorers._ppo.options import PPOOptions  # noqa: E402
 from chameleon_explorers._presets import PPO_PAPER, PPO_RELEASE  # noqa: E402

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, DesignSpace
+from chameleon_core.plugin_api import Choice, DesignSpace
 from chameleon_explorers._ppo.states import SUMMARY_WIDTH, TokenStates, VectorStates
 from chameleon_testing._conformance_cases import spaces, tiled_space
 

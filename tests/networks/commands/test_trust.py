@@ -7,14 +7,15 @@ import sqlite3
 import pytest
 from chameleon_core import load_run
 from chameleon_core._measurement import Measurement, Spending
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
 from chameleon_one_shot._dataset.format import read_dataset
 from chameleon_one_shot._predictor.examples import examples_of
 from chameleon_records._format import key_from_json
-from chameleon_tvm._operators.specs import DenseSpec, PrimFuncSpec
+from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchSpace
+from chameleon_tvm.api import DenseSpec
 
 FUNCTION = """
 from tvm import te

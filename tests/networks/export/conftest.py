@@ -6,8 +6,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Arrays, Delivery
+from chameleon_core.plugin_api import Arrays, Delivery, NoOptions
 from chameleon_networks._export.operators import deliver_operator
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._operators.base import Operator, operator_of

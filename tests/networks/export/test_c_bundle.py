@@ -13,7 +13,7 @@ from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._c_runtime.linking import OBJECTS
 from chameleon_networks._export.bundles import bundle_name, write_c_bundle
-from chameleon_tvm._operators.specs import Conv2dSpec
+from chameleon_tvm.api import Conv2dSpec
 from programs import completed
 
 from .conftest import operator_deliverer

@@ -7,19 +7,18 @@ import pytest
 from chameleon_core._errors import ConfigError, TargetError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import NoOptions
 from chameleon_core._run_view import RunView
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery, NoOptions
 from chameleon_networks._artifact.load import load
 from chameleon_networks._c_runtime.pack import pack_weights
 from chameleon_networks._export.operators import deliver_operator
 from chameleon_tvm._device.targets import TVMTargets
-from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchSpace
 from chameleon_tvm._spaces.template.base import Template
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec
 
 CONVOLUTION = Conv2dSpec(
     input=[1, 16, 8, 9], filters=32, kernel=3, padding=1, layout="NHWC", bias=True

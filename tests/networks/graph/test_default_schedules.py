@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_networks._compile.default_schedules import apply_default_schedules
 from chameleon_networks._compile.sequence.buffer_specialization import BufferLayout, specialize
 from chameleon_tvm._building.lowering import compile_function

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_networks._artifact import writer
 from chameleon_networks._c_runtime.linking import OBJECTS, link_library
 from chameleon_networks._delivery import delivery_steps

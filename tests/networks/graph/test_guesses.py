@@ -8,8 +8,8 @@ import pytest
 from chameleon_core._errors import ChameleonError, InvalidConfigurationError
 from chameleon_core._loop.end.delivery import guessed, guesses_of
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._stages import Delivery
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Delivery
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import TURNS, repaired
 from chameleon_networks._evaluation.verify import OutputCheck

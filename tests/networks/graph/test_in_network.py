@@ -3,8 +3,8 @@
 import attrs
 import pytest
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._stages import Delivery
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Delivery
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery import delivery_steps
 from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_seconds_in_networks

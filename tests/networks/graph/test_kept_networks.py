@@ -11,7 +11,7 @@ import onnx
 import pytest
 import torch
 from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery
 from chameleon_networks._checks.check import CheckReport
 from chameleon_networks._comparison import baselines
 from chameleon_networks._compile import compile  # noqa: A004 - the name of a module

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
-from chameleon_core._stages import ComparisonPlan
+from chameleon_core.plugin_api import ComparisonPlan
 from chameleon_networks._evaluation import latency
 from chameleon_networks._evaluation.latency import (
     LEAST_ROUNDS,

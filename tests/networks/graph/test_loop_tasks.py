@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery, NoOptions
 from chameleon_networks._compile.compile import compile_network, functions_without_kernels
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.loop_tasks import (

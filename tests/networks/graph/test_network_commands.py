@@ -12,8 +12,8 @@ from chameleon_core._api.run import load_run
 from chameleon_core._errors import ExitCode
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import Registry
-from chameleon_core._stages import CostModel
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import CostModel
 from chameleon_networks._frameworks.reduced_precision import default_precision
 
 pytestmark = pytest.mark.usefixtures("forked_networks")

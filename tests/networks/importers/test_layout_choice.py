@@ -1,7 +1,7 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
 import pytest
-from chameleon_core._stages import Frontend
+from chameleon_core.plugin_api import Frontend
 from chameleon_networks._compile import prepared_networks
 from chameleon_networks._delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
 from chameleon_networks._evaluation.messages import describe_network, network_from
@@ -10,7 +10,7 @@ from chameleon_networks._graph.operators import count_transposed_elements
 from chameleon_networks._graph.prepare import LayoutError
 from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_tvm.api import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 
 class Scripted(Frontend.Trials):

@@ -22,8 +22,8 @@ from chameleon_networks._importers.options import (
     TorchOptions,
 )
 from chameleon_networks._importers.torch import programs as torch_programs
-from chameleon_tvm._operators.specs import Conv2dSpec
 from chameleon_tvm._sources import named_object
+from chameleon_tvm.api import Conv2dSpec
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_cli._main import run
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
 from chameleon_tvm._operators.base import operator_of
 
 DENSE = {"dense": {"name": "small", "input": [16, 32], "units": 48}}

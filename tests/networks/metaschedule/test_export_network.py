@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery
 from chameleon_networks._export.metaschedule import NETWORK_MODULE, write_metaschedule
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import pytest
-from chameleon_core._stages import Delivery, Frontend
+from chameleon_core.plugin_api import Delivery, Frontend
 from chameleon_networks._compile.compile import compile_baseline
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network

@@ -10,8 +10,8 @@ import pytest
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ConfigError
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
 from chameleon_networks._comparison.reduced_precision import held_out_samples, reduced_comparison
 from chameleon_networks._delivery.buckets import summed
 from chameleon_networks._evaluation.verify import Sample

@@ -1,7 +1,7 @@
 """One operator in eight bits that writes its output in different types in one network."""
 
 import numpy as np
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery
 from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from chameleon_cli._main import run as command_line
-from chameleon_core._store import RecordStore
+from chameleon_core.api import RecordStore
 from synthetic import measurements_in
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("forked_networks")]

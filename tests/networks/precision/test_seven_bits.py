@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from chameleon_core._errors import TargetError
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_networks._artifact.writer import check_target
 from chameleon_networks._comparison.reduced_precision import compared_precisions
 from chameleon_networks._delivery.mixed_precision import decisions as settling

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError, TargetError
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_networks._artifact.load import load
 from chameleon_networks._delivery.mixed_precision import decisions as settling
 from chameleon_networks._delivery.mixed_precision import delivery as candidates

@@ -1,7 +1,7 @@
 """Networks of one type whose weights are sketched tell the same of operators as rounded ones."""
 
 import pytest
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._graph.fusion_groups import with_fastest_specs
 from chameleon_networks._precision.typed_networks import TypedNetworks

@@ -27,9 +27,9 @@ from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.buckets import share_weights
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import relax, tvm
-from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm.api import DenseSpec
 from programs import completed
 
 from ..export.conftest import operator_deliverer  # noqa: TID252 - its helpers

@@ -176,8 +176,7 @@ def asked(tmp_path, monkeypatch):
     network = Stub()
     return ThroughputRequest(
         network=network,
-        ours="network",
-        folder=tmp_path,
+        ours={"network": tmp_path},
         names=("openvino", "onnxruntime"),
         streams=(1, 2),
         threads=len(usable_cores()),

@@ -9,7 +9,7 @@ import attrs
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
-from chameleon_core._stages import Frontend
+from chameleon_core.plugin_api import Frontend
 from chameleon_one_shot import hooks
 from chameleon_one_shot._dataset.collector import Collector, NetworkTasks
 from chameleon_one_shot._dataset.format import PARTS, create, read_dataset, write_part

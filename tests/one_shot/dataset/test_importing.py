@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from chameleon_one_shot._dataset import format as on_disk
 from chameleon_one_shot._dataset.importing.sources import import_sources, read_source
 from chameleon_one_shot._dataset.tasks import DatasetError

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, Constraint, DesignSpace
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace
 from chameleon_one_shot._dataset.tasks import DatasetTask
 from chameleon_one_shot._predictor.examples import Example, configs_of_choices, log_quality
 from chameleon_one_shot._predictor.options import Architecture, TrainingOptions
 from chameleon_one_shot._predictor.predictor import Predictor
 from chameleon_one_shot._predictor.pretraining import Split, train_model
-from chameleon_one_shot._tokens import task_tokens
+from chameleon_one_shot._tokens.configuration import task_tokens
 
 DEVICE = {"kind": "llvm", "mcpu": "x", "features": ["avx2", "fma"], "vector_bytes": 32, "cores": 2}
 SIZES = ((64, 32), (128, 48), (256, 64), (512, 96), (96, 128), (192, 256), (384, 40), (80, 512))

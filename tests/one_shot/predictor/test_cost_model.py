@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import structlog
 from chameleon_core._measurement import FailureKind
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._stages import Observations, StageContext
 from chameleon_core._stages.search import Archive
+from chameleon_core.plugin_api import Choice, DesignSpace, Observations, StageContext
 from chameleon_one_shot import _cost_model as cost_model
 from chameleon_one_shot._cost_model import OneShotModel
 from chameleon_one_shot._options import OneShotOptions

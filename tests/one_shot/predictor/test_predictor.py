@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import Choice, DesignSpace
+from chameleon_core.plugin_api import Choice, DesignSpace
 from chameleon_one_shot._predictor import trees
 from chameleon_one_shot._predictor.encoding import EncodedTask
 from chameleon_one_shot._predictor.examples import Scale, configs_of_choices
@@ -22,7 +22,9 @@ from chameleon_one_shot._predictor.model import load
 from chameleon_one_shot._predictor.out_of_distribution import _upper_bound
 from chameleon_one_shot._predictor.training import means, train, training_task
 from chameleon_one_shot._predictor.trees import TreePredictor
-from chameleon_one_shot._tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
+from chameleon_one_shot._tokens.configuration import recorded_tokens, task_tokens
+from chameleon_one_shot._tokens.numbers import named_numbers
+from chameleon_one_shot._tokens.vocabulary import Vocabulary
 
 
 def test_an_unseen_task_is_ordered_far_better_than_by_chance(model, examples):

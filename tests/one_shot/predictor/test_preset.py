@@ -2,7 +2,7 @@
 
 import pytest
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from chameleon_one_shot import hooks
 
 

@@ -6,11 +6,12 @@ import os
 import attrs
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import NoOptions
 from chameleon_runners._baselines.onednn import VARIANTS, OneDNNBaseline
 from chameleon_testing.conformance import check_baseline
-from chameleon_tvm._operators import specs
+from chameleon_tvm import api as specs
+from chameleon_tvm._operators import convolution_specs
 
 CPU = json.dumps({"kind": "llvm", "mcpu": "x86-64-v3"})
 
@@ -29,15 +30,19 @@ SPECS = {
     "depthwise multiplied": specs.DepthwiseConv2dSpec(
         input=(1, 16, 9, 9), kernel=5, stride=2, padding=2, multiplier=2
     ),
-    "1-D": specs.Conv1dSpec(input=(1, 8, 30), filters=16, kernel=5, padding=(1, 2), layout="NWC"),
-    "1-D depthwise": specs.DepthwiseConv1dSpec(input=(1, 8, 30), kernel=3, dilation=2),
-    "3-D": specs.Conv3dSpec(
+    "1-D": convolution_specs.Conv1dSpec(
+        input=(1, 8, 30), filters=16, kernel=5, padding=(1, 2), layout="NWC"
+    ),
+    "1-D depthwise": convolution_specs.DepthwiseConv1dSpec(input=(1, 8, 30), kernel=3, dilation=2),
+    "3-D": convolution_specs.Conv3dSpec(
         input=(1, 8, 5, 6, 7), filters=16, kernel=(3, 2, 1), stride=(1, 2, 1), padding=(1, 0, 0)
     ),
-    "3-D uneven padding": specs.Conv3dSpec(
+    "3-D uneven padding": convolution_specs.Conv3dSpec(
         input=(1, 8, 4, 6, 7), filters=16, kernel=3, padding=(1, 0, 2, 1, 1, 1), layout="NDHWC"
     ),
-    "3-D depthwise": specs.DepthwiseConv3dSpec(input=(1, 8, 5, 6, 7), kernel=3, padding=1),
+    "3-D depthwise": convolution_specs.DepthwiseConv3dSpec(
+        input=(1, 8, 5, 6, 7), kernel=3, padding=1
+    ),
     "dense": specs.DenseSpec(input=(3, 128), units=40),
     "bmm": specs.BatchMatmulSpec(a=(3, 8, 16), b=(3, 16, 24)),
     "bmm transposed": specs.BatchMatmulSpec(a=(3, 8, 16), b=(3, 24, 16), transpose_b=True),
@@ -92,7 +97,7 @@ def test_asking_imports_neither_torch_nor_tvm(run_python):
     assert isinstance(task, Task)
     code = f"""
 import json, sys
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_core._task import Task
 from chameleon_runners._baselines.onednn import OneDNNBaseline
 baseline = OneDNNBaseline(NoOptions())
@@ -112,7 +117,7 @@ def test_threads_do_not_share_the_core_of_a_bound_main_thread(run_python):
     task = SPECS["3x3"].task("3x3", CPU)
     code = f"""
 import json, os, pathlib
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_core._task import Task
 from chameleon_runners._baselines.onednn import OneDNNBaseline
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])

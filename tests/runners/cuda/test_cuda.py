@@ -8,8 +8,8 @@ from chameleon_cli._main import run
 from chameleon_core._errors import ExitCode, TargetError
 from chameleon_core._measurement import FailureKind
 from chameleon_core._plugins.registry import Registry
-from chameleon_core._stages import MeasureJob, StageRef
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._cuda.monitor import count_gpus, read_gpu_state
 from chameleon_runners._cuda.options import CudaOptions
 from chameleon_runners._cuda.runner import CudaRunner, device_refs_of

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
 from chameleon_core._plugins.registry import Registry
+from chameleon_core.plugin_api import NoOptions
 from chameleon_runners._cuda.cudnn import VARIANTS, CudnnBaseline, StandInBaseline
 from chameleon_runners._cuda.device import CudaDevice
 from chameleon_runners._cuda.options import CudaDeviceOptions
 from chameleon_runners._cuda.vendor import read_vendor_recipe
 from chameleon_tvm._building.remote.artifact import read_recipe
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec
 
 GPU, CPU = '{"arch": "sm_80", "kind": "cuda"}', '{"kind": "llvm"}'
 CONVOLUTION = Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=3, padding=1)

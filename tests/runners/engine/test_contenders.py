@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import Contender, StageRef
+from chameleon_core.plugin_api import Contender, StageRef
 from chameleon_runners._engine.comparison import ContenderState, timing_order
 from chameleon_runners._engine.context import CandidateRun
 

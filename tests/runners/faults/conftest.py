@@ -8,7 +8,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import Runner
+from chameleon_core.plugin_api import Runner
 from chameleon_runners._fleet.options import FleetOptions
 from chameleon_runners._fleet.runner import FleetRunner
 from chameleon_runners._local.options import LocalOptions

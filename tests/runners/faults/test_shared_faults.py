@@ -13,7 +13,7 @@ from collections import Counter
 import psutil
 import pytest
 from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import Contender
+from chameleon_core.plugin_api import Contender
 from chameleon_testing.conformance import check_runner
 from faults import FAULTS, Fault, config
 
@@ -115,7 +115,7 @@ def test_an_interrupt_while_a_comparison_begins(harness, tmp_path, monkeypatch):
 CHILD = """
 import signal, sys
 from pathlib import Path
-from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_core._task import Task
 from chameleon_runners._fleet.options import FleetOptions
 from chameleon_runners._fleet.runner import FleetRunner

@@ -8,7 +8,7 @@ import threading
 import pytest
 from chameleon_core._errors import PluginError, TargetError
 from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import Contender, StageRef
+from chameleon_core.plugin_api import Contender, StageRef
 from chameleon_runners._fleet.device_state import DeviceRef
 from chameleon_runners._fleet.options import FleetOptions
 from chameleon_runners._fleet.runner import FleetRunner
@@ -126,7 +126,7 @@ def test_devices_that_cannot_be_listed():
 
 
 _SPACE = """
-    from chameleon_core._stages import Builder
+    from chameleon_core.plugin_api import Builder
     from faults import FaultBuilder, FaultSpace
 
 

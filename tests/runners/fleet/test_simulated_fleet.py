@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from chameleon_core._errors import PluginError, TargetError
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._stages import MeasureJob, StageRef
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._fleet.options import FleetOptions
 from chameleon_runners._replay.readers import table_of_task
 from hypothesis import given, settings

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from chameleon_core._errors import PluginError
 from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import ComparisonPlan, Contender, StageRef
+from chameleon_core.plugin_api import ComparisonPlan, Contender, StageRef
 from chameleon_runners._engine.comparison import LEAST_ROUNDS
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._local.runner import LocalRunner

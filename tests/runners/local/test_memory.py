@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import Contender
+from chameleon_core.plugin_api import Contender
 from chameleon_runners._engine.worker_process import WorkerProcess
 from chameleon_runners._engine.workers import EndReason
 from faults import Fault, config

@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from chameleon_core._stages import MeasureJob, MeasureStream
+from chameleon_core.plugin_api import MeasureJob, MeasureStream
 from chameleon_runners._local.runner import LocalStream
 from faults import Fault, config
 

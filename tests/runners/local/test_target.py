@@ -2,13 +2,12 @@
 
 import pytest
 from chameleon_core._errors import TargetError
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core.plugin_api import MeasureJob, NoOptions, StageRef
 from chameleon_tvm._device.targets import TVMTargets
-from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm.api import DenseSpec
 
 
 @pytest.mark.skipif(tvm.runtime.device("cuda").exist, reason="this machine has a GPU")

@@ -5,7 +5,7 @@ from collections import Counter
 
 import attrs
 import pytest
-from chameleon_core._stages import Contender, Disturbance, MeasureJob
+from chameleon_core.plugin_api import Contender, Disturbance, MeasureJob
 from chameleon_runners._engine.process_pool import ProcessPool
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._local.runner import LocalRunner

@@ -1,11 +1,11 @@
 """A cluster that the runner ``ray`` starts for a run measures on this machine's CPU."""
 
 import pytest
-from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._ray.options import RayOptions
-from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM
 from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS
+from chameleon_tvm.api import DenseSpec
 from computing import NATIVE, PROVIDER
 
 pytest.importorskip("ray")

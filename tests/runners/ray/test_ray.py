@@ -7,7 +7,7 @@ import threading
 import psutil
 import pytest
 from chameleon_core._errors import PluginError, TargetError
-from chameleon_core._stages import Contender
+from chameleon_core.plugin_api import Contender
 from chameleon_runners._ray import payloads
 from chameleon_runners._ray.options import RayOptions
 from chameleon_runners._ray.runner import RayRunner

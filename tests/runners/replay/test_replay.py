@@ -4,9 +4,9 @@ import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import Contender, MeasureJob, StageRef
-from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
+from chameleon_core.api import RecordStore
+from chameleon_core.plugin_api import Contender, MeasureJob, StageRef
 from chameleon_runners._replay.options import Noise, ReplayOptions
 from chameleon_runners._replay.readers import table_of_task, tables_at
 from chameleon_runners._replay.stages import ReplayRunner

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_runners._replay.readers import table_of_task, tables_at
 from chameleon_runners._replay.stages import TableSpace
 from chameleon_runners._replay.table import make_table

@@ -17,14 +17,9 @@ import pytest
 from chameleon_core._errors import DeviceLostError
 from chameleon_core._plugins.registry import Registry
 from chameleon_runners._rpc.device import RpcDevice, RpcDeviceOptions
-from chameleon_tvm._operators.specs import (
-    BatchMatmulSpec,
-    Conv2dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 from .conftest import free_port
 

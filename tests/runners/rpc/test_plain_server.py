@@ -10,10 +10,10 @@ from chameleon_runners._rpc.device import RpcDevice
 from chameleon_runners._rpc.options import RpcDeviceOptions
 from chameleon_tvm._device.cpus.naming import native_name
 from chameleon_tvm._instructions.selection import tile_products_of
-from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
 from chameleon_tvm._types import BFLOAT16, FLOAT32, INT8, UINT8
+from chameleon_tvm.api import DenseSpec
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import free_port

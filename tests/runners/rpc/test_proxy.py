@@ -10,7 +10,7 @@ import psutil
 import pytest
 from behaviours import Behaviour, config
 from chameleon_core._errors import ChameleonError, DeviceLostError
-from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.device import RpcDevice
 from chameleon_runners._rpc.options import RpcDeviceOptions, RpcOptions

@@ -7,7 +7,7 @@ from behaviours import Behaviour, config
 from chameleon_cli._main import run
 from chameleon_core._errors import ConfigError, DeviceLostError, ExitCode, TargetError
 from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._fleet import device_pool as waiting_policy
 from chameleon_runners._rpc import runner as device_refs
 from chameleon_runners._rpc.addresses import Address

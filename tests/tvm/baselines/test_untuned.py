@@ -4,10 +4,10 @@ import json
 
 import attrs
 import pytest
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_testing.conformance import check_baseline
 from chameleon_tvm._baselines.untuned import UntunedBaseline
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_tvm.api import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 CPU = json.dumps({"kind": "llvm"})
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from chameleon_tvm._device.cpus.description import _CORES, Core, core_of
 from chameleon_tvm._device.targets import target_info
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from chameleon_tvm._quick_tvm import codegen
 from chameleon_tvm._spaces.template.convolution import geometry_of
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
 from chameleon_tvm._spaces.template.winograd_tiling import WinogradTiling
+from chameleon_tvm.api import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from computing import resolved
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -17,15 +17,10 @@ from chameleon_tvm._device.cpus.features import (
     used_features,
 )
 from chameleon_tvm._device.targets import tvm_target
-from chameleon_tvm._operators.specs import (
-    BatchMatmulSpec,
-    Conv2dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from computing import NATIVE, require_reference, resolved
 
 LINUX, ARM, MAC = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "arm64-apple-darwin"

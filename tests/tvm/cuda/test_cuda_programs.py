@@ -8,15 +8,10 @@ from chameleon_tvm._building.lowering import cuda_source
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._instructions.fragments import FRAGMENTS, SIDE
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.specs import (
-    BatchMatmulSpec,
-    Conv2dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
 from chameleon_tvm._spaces.cuda.tensor_core import TensorCoreTemplate
 from chameleon_tvm._spaces.template.provider import template_of
 from chameleon_tvm._types import array_type
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from computing import first_of
 
 SM_80 = '{"arch": "sm_80", "kind": "cuda"}'

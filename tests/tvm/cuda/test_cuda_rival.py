@@ -4,9 +4,9 @@ import random
 import time
 
 import pytest
-from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._rivals import metaschedule
 from chameleon_tvm._rivals.recorded import RecordedOptions, RecordedSchedule
+from chameleon_tvm.api import DenseSpec
 from computing import resolved
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms

@@ -4,12 +4,6 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError, InvalidConfigurationError
-from chameleon_tvm._operators.specs import (
-    BatchMatmulSpec,
-    Conv2dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.cuda.base import CudaTemplate
 from chameleon_tvm._spaces.cuda.tensor_core import TensorCoreTemplate, shared_bytes
@@ -17,6 +11,7 @@ from chameleon_tvm._spaces.cuda.tiling import guessed_cost
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.sketch.provider import SketchBuilder
 from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from computing import require_sound, resolved
 
 SM_75 = '{"arch": "sm_75", "kind": "cuda"}'

@@ -86,7 +86,7 @@ def test_steps_of_schedules_are_not_checked_in_python_and_refuse_what_does_not_f
 def test_workers_load_no_plugins_for_the_operators_and_templates_of_this_package():
     statements = (
         "from chameleon_tvm._operators.base import operator_of\n"
-        "from chameleon_tvm._operators.specs import DenseSpec\n"
+        "from chameleon_tvm._operators.matmul_specs import DenseSpec\n"
         "from chameleon_tvm._spaces.auto import AutoSpace\n"
         "from chameleon_tvm._spaces.options import AutoOptions\n"
         'target = \'{"kind": "llvm", "mcpu": "znver4"}\'\n'

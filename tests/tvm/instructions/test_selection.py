@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from chameleon_core._plugins import InstructionRecord, Registry
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import InstructionRecord
 from chameleon_tvm._instructions import selection
 from chameleon_tvm._instructions.selection import dots_of, tile_products_of
 from chameleon_tvm.testing.instructions import check_instruction

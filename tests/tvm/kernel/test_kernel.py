@@ -7,7 +7,7 @@ import pytest
 from chameleon_tvm._building import rotation
 from chameleon_tvm._building.kernel import Program, TVMKernel
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.specs import DenseSpec
+from chameleon_tvm.api import DenseSpec
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'
 

@@ -2,9 +2,9 @@
 
 import pytest
 from chameleon_core._errors import ConfigError, InvalidConfigurationError
-from chameleon_tvm._operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.template.base import _check_elements
+from chameleon_tvm.api import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 
 HALF = 1 << 16
 

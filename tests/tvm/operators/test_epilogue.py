@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
+from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from computing import NATIVE
 
 FULL = {"bias": True, "residual": True}

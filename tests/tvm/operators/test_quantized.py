@@ -8,7 +8,7 @@ from chameleon_core._errors import ConfigError
 from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm._operators.base import operator_of
 from chameleon_tvm._operators.epilogues import Quantization
-from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec
 from computing import NATIVE, naive_convolution
 from hypothesis import given, settings
 from hypothesis import strategies as st

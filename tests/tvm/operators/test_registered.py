@@ -5,17 +5,18 @@ import pytest
 from chameleon_core._errors import ConfigError, ExitCode, PluginError
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._plugins import OperatorRecord, Registry, TemplateRecord, hookimpl
 from chameleon_core._task import Task
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import OperatorRecord, TemplateRecord, hookimpl
 from chameleon_tvm._operators.base import is_operator, operator_of
 from chameleon_tvm._operators.matmul import Dense
 from chameleon_tvm._operators.spec import OperatorSpec
-from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.template.matmul import DenseTemplate
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm.api import DenseSpec
 from synthetic import plugin_of
 
 HERE = __name__

@@ -3,20 +3,17 @@
 import attrs
 import pytest
 from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
 from chameleon_tvm._operators.frontend import OperatorsFrontend
 from chameleon_tvm._operators.frontend_options import OperatorsOptions
-from chameleon_tvm._operators.layouts import spatial_rank, with_rank
-from chameleon_tvm._operators.specs import (
+from chameleon_tvm._operators.layouts import channel_block, physical_shape, spatial_rank, with_rank
+from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
+from chameleon_tvm.api import (
     BatchMatmulSpec,
-    Conv1dSpec,
     Conv2dSpec,
-    Conv3dSpec,
     DenseSpec,
     DepthwiseConv2dSpec,
-    PrimFuncSpec,
-    channel_block,
     convolution_of,
-    physical_shape,
 )
 
 

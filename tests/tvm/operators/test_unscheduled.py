@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from chameleon_tvm import api as specs
 from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm._operators import specs
+from chameleon_tvm._operators import convolution_specs
 from chameleon_tvm._operators.base import operator_of
 from computing import NATIVE, naive_convolution, require_reference
 
@@ -26,9 +27,11 @@ PLAIN = [
     conv(input=[1, 4, 5, 5], filters=8, padding=[0, 1, 2, 0], layout="NHWC"),
     specs.DepthwiseConv2dSpec(input=[1, 6, 5, 7], kernel=3, padding=1, multiplier=2, layout="NHWC"),
     specs.DepthwiseConv2dSpec(input=[1, 8, 5, 7], kernel=3, stride=2, layout="NCHW8c"),
-    specs.Conv1dSpec(input=[2, 6, 11], filters=4, kernel=3, stride=2, padding=[0, 2], layout="NWC"),
-    specs.Conv1dSpec(input=[1, 6, 11], filters=4, kernel=4, dilation=2, groups=2),
-    specs.Conv3dSpec(
+    convolution_specs.Conv1dSpec(
+        input=[2, 6, 11], filters=4, kernel=3, stride=2, padding=[0, 2], layout="NWC"
+    ),
+    convolution_specs.Conv1dSpec(input=[1, 6, 11], filters=4, kernel=4, dilation=2, groups=2),
+    convolution_specs.Conv3dSpec(
         input=[1, 4, 3, 5, 4],
         filters=6,
         kernel=[2, 3, 1],
@@ -36,11 +39,13 @@ PLAIN = [
         padding=[1, 0, 0, 0, 1, 2],
         stride=[1, 2, 1],
     ),
-    specs.Conv3dSpec(
+    convolution_specs.Conv3dSpec(
         input=[1, 8, 3, 5, 4], filters=8, kernel=3, padding=1, groups=2, layout="NCDHW4c"
     ),
-    specs.DepthwiseConv1dSpec(input=[1, 5, 9], kernel=3, multiplier=2, layout="NWC"),
-    specs.DepthwiseConv3dSpec(input=[1, 5, 3, 4, 5], kernel=[1, 2, 3], dilation=[1, 2, 1]),
+    convolution_specs.DepthwiseConv1dSpec(input=[1, 5, 9], kernel=3, multiplier=2, layout="NWC"),
+    convolution_specs.DepthwiseConv3dSpec(
+        input=[1, 5, 3, 4, 5], kernel=[1, 2, 3], dilation=[1, 2, 1]
+    ),
     specs.DenseSpec(input=[3, 5], units=7),
     specs.BatchMatmulSpec(a=[2, 3, 4], b=[2, 4, 5]),
     specs.BatchMatmulSpec(a=[2, 3, 4], b=[2, 5, 4], transpose_b=True),
@@ -71,8 +76,10 @@ TYPED = [
     conv(padding=1, residual=True, activation="relu", **INT8),
     conv(input=[1, 8, 6, 5], layout="NCHW4c", residual=True, dtype="int8"),
     conv(groups=2, stride=2, padding=(2, 0, 1, 1), activation="hardswish", **INT8),
-    specs.Conv1dSpec(input=[2, 4, 9], filters=5, kernel=3, padding=1, dilation=2, **INT8),
-    specs.Conv3dSpec(input=[1, 3, 4, 4, 4], filters=5, kernel=2, padding=1, **INT8),
+    convolution_specs.Conv1dSpec(
+        input=[2, 4, 9], filters=5, kernel=3, padding=1, dilation=2, **INT8
+    ),
+    convolution_specs.Conv3dSpec(input=[1, 3, 4, 4, 4], filters=5, kernel=2, padding=1, **INT8),
     specs.DepthwiseConv2dSpec(input=[1, 7, 6, 6], kernel=3, padding=1, layout="NHWC", **INT8),
     specs.DenseSpec(input=[5, 9], units=7, dtype="int8", residual=True, activation="gelu"),
     specs.DenseSpec(input=[1, 65793], units=3, dtype="int8"),

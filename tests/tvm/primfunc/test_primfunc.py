@@ -7,7 +7,7 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._task import Task
 from chameleon_tvm._operators.base import operator_of
 from chameleon_tvm._operators.prim_functions import loaded_function
-from chameleon_tvm._operators.specs import PrimFuncSpec
+from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.loops.trees import structural_equal
 from chameleon_tvm._spaces.sketch.options import SketchOptions

@@ -17,12 +17,12 @@ from chameleon_tvm._building.remote.smoke_test import smoke_test_for
 from chameleon_tvm._device.linking import LINKER, architecture, linking_for
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._quick_tvm import Schedule, tvm
 from chameleon_tvm._rivals.recorded import RecordedOptions, RecordedSchedule
 from chameleon_tvm._spaces.sketch.packing import layout_free
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm.api import DenseSpec
 from computing import resolved
 
 MIB = 1 << 20

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
-from chameleon_tvm._operators.specs import Conv2dSpec
+from chameleon_tvm.api import Conv2dSpec
 from computing import resolved
 
 

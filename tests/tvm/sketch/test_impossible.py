@@ -7,8 +7,7 @@ from chameleon_core._errors import InvalidConfigurationError
 from chameleon_core._loop.round.stages import SearchStages
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import Measurement
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import StageContext
+from chameleon_core.plugin_api import NoOptions, StageContext
 from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace

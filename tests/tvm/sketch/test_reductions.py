@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.sketch.borders import guards_of, holds
 from chameleon_tvm._spaces.sketch.lowering import lower_sketch
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.plan import INLINE
 from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace
+from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from computing import require_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from chameleon_core._errors import InvalidConfigurationError
 from chameleon_tvm._device.targets import target_info
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.plan import INLINE, ROOT
 from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace
+from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from computing import require_reference, require_sound, resolved
 
 

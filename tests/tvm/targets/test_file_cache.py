@@ -5,7 +5,7 @@ import json
 import attrs
 import pytest
 from chameleon_core._errors import TargetError
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_system import _disk_cache as keeping
 from chameleon_system._files import user_cache_folder
 from chameleon_system._processor import Processor, this_processor
@@ -52,7 +52,7 @@ def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tm
 
 DESCRIBE = """
 import json, sys
-from chameleon_core._plugins import Registry
+from chameleon_core.api import Registry
 from chameleon_core._plugins.factory import load_factory
 print(json.dumps(load_factory(Registry.default().record("targets", "tvm").machine)()))
 print("tvm" in sys.modules)

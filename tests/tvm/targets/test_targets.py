@@ -6,7 +6,7 @@ import pytest
 from chameleon_core._errors import TargetError
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 from chameleon_system._processor import own_architecture
 from chameleon_tvm._device import targets
 from chameleon_tvm._device.cpus.naming import CpuName

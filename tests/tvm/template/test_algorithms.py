@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, Constraint, DesignSpace
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._spaces.loops.trees import structural_equal
 from chameleon_tvm._spaces.template.algorithms import (
     ALGORITHM,
     Algorithm,
@@ -40,8 +42,9 @@ class Toy(Algorithm):
             first_guesses=guesses,
         )
 
-    def function(self, values, shapes):
-        return (self.prefix, values, shapes)
+    def function(self, values):
+        out = emit.buffer("out", (1, 1))
+        return emit.function([out], emit.store(out, [0, 0], float(values[f"{self.prefix}_size"])))
 
     def pack(self, values, constants):
         return [self.prefix, *constants]
@@ -119,7 +122,8 @@ def test_a_template_calls_the_chosen_algorithm():
     template = Template()
     for row in template.design_space.all_legal:
         values = template.design_space.decode(row.tolist())
-        (expected,) = (part.prefix for part in ALL if values[ALGORITHM] in part.names)
-        assert template.function(values) == (expected, values, {"out": (1,)})
-        assert template.pack(values, ["weights"]) == [expected, "weights"]
+        (part,) = (part for part in ALL if values[ALGORITHM] in part.names)
+        expected = emit.with_shapes(part.function(values), template.shapes)
+        assert structural_equal(template.function(values), expected)
+        assert template.pack(values, ["weights"]) == [part.prefix, "weights"]
     assert template.tolerance == 0.0

@@ -6,8 +6,8 @@ from chameleon_core._errors import ConfigError
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._building.kernel import TVMKernel
 from chameleon_tvm._device.targets import target_info
-from chameleon_tvm._operators.specs import AttentionSpec
 from chameleon_tvm._spaces.template.attention_parts import exponential
+from chameleon_tvm.api import AttentionSpec
 from computing import NATIVE, PROVIDER, check, few, ran, require_reference, resolved
 from hypothesis import given
 from hypothesis import strategies as st

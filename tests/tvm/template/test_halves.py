@@ -7,11 +7,12 @@ import computing
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
+from chameleon_tvm import api as specs
 from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm._building.kernel import Program, TVMKernel
 from chameleon_tvm._emit import rounding
 from chameleon_tvm._instructions.base import BFLOAT16_BITS
-from chameleon_tvm._operators import specs
+from chameleon_tvm._operators import convolution_specs
 from chameleon_tvm._quick_tvm import te
 from chameleon_tvm._spaces.template import arithmetic
 from chameleon_tvm._spaces.template.provider import template_of
@@ -211,7 +212,7 @@ def test_a_network_may_pack_weights_of_float32():
 
 def test_what_nothing_computes_is_refused():
     with pytest.raises(ConfigError, match="dtype 'bfloat16' is for") as caught:
-        specs.Conv1dSpec(input=[1, 4, 9], filters=4, kernel=3, dtype="bfloat16").task(
+        convolution_specs.Conv1dSpec(input=[1, 4, 9], filters=4, kernel=3, dtype="bfloat16").task(
             "t", '{"kind": "cuda"}'
         )
     assert caught.value.hint

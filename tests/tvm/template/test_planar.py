@@ -6,9 +6,10 @@ import computing
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
+from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM
 from chameleon_tvm._spaces.template.planar_tiling import PLANAR
+from chameleon_tvm.api import Conv2dSpec, DepthwiseConv2dSpec
 from computing import EPILOGUES, NATIVE, PROVIDER, X86, few, require_sound, resolved
 from hypothesis import assume, given
 from hypothesis import strategies as st

@@ -14,17 +14,11 @@ from chameleon_tvm._building.kernel import Program, TVMKernel
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.activations import activate
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.spec import leaky_relu
-from chameleon_tvm._operators.specs import (
-    ACTIVATIONS,
-    BatchMatmulSpec,
-    Conv2dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
+from chameleon_tvm._operators.spec import ACTIVATIONS, leaky_relu
 from chameleon_tvm._quick_tvm import te
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm.api import BatchMatmulSpec, Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from computing import (
     EPILOGUES,
     NATIVE,

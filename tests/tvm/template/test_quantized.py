@@ -5,20 +5,14 @@ import pytest
 from chameleon_core._errors import ChameleonError
 from chameleon_tvm._instructions.base import Dot
 from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec, DepthwiseConv3dSpec
 from chameleon_tvm._operators.spec import ACTIVATIONS
-from chameleon_tvm._operators.specs import (
-    Conv1dSpec,
-    Conv2dSpec,
-    Conv3dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-    DepthwiseConv3dSpec,
-)
 from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchSpace
 from chameleon_tvm._spaces.template import arithmetic
 from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm.api import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from computing import (
     NATIVE,
     PROVIDER,

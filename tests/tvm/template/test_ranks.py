@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_tvm._operators.convolution_specs import DEPTHWISE, GROUPED
+from chameleon_tvm._operators.convolution_specs import DEPTHWISE, GROUPED, Conv3dSpec
 from chameleon_tvm._operators.layouts import channels_first, channels_last
-from chameleon_tvm._operators.specs import Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
 from chameleon_tvm._spaces.template.convolution import ConvolutionTemplate, geometry_of
 from chameleon_tvm._spaces.template.geometry import block_diagonal, groups_per_vector
 from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm.api import Conv2dSpec, DepthwiseConv2dSpec
 from computing import EPILOGUES, NATIVE, check, few, first_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,8 @@
 """Operators of any size have configurations on vectors of any width."""
 
 import numpy as np
-from chameleon_tvm._operators import specs
+from chameleon_tvm import api as specs
+from chameleon_tvm._operators import convolution_specs
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from computing import resolved
@@ -35,7 +36,11 @@ def operators(draw):
     stride = draw(st.sampled_from([1, 2]))
     if kind == "conv":
         rank = draw(st.sampled_from([1, 2, 3]))
-        spec = {1: specs.Conv1dSpec, 2: specs.Conv2dSpec, 3: specs.Conv3dSpec}[rank]
+        spec = {
+            1: convolution_specs.Conv1dSpec,
+            2: specs.Conv2dSpec,
+            3: convolution_specs.Conv3dSpec,
+        }[rank]
         axes = {1: "W", 2: "HW", 3: "DHW"}[rank]
         return spec(
             input=[1, c, *(draw(sizes) for _ in axes)],

@@ -7,11 +7,12 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import Choice, DesignSpace
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import Choice, DesignSpace
 from chameleon_testing._conformance_cases import grid
+from chameleon_tvm import api as specs
 from chameleon_tvm._device.targets import target_info
-from chameleon_tvm._operators import specs
+from chameleon_tvm._operators import convolution_specs
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.template.base import TemplateBuilder
@@ -30,12 +31,16 @@ HASWELL = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
 CUDA = resolved("nvidia/nvidia-a100")
 VULKAN = '{"keys": ["vulkan", "gpu"], "kind": "vulkan"}'
 R8 = specs.Conv2dSpec(input=[1, 256, 14, 14], filters=256, kernel=3, padding=1, layout="NHWC")
-CONV1D = specs.Conv1dSpec(input=[1, 64, 100], filters=64, kernel=9, padding=4, layout="NWC")
+CONV1D = convolution_specs.Conv1dSpec(
+    input=[1, 64, 100], filters=64, kernel=9, padding=4, layout="NWC"
+)
 STRIDED = specs.Conv2dSpec(input=[1, 256, 14, 14], filters=512, kernel=1, stride=2)
 SHAPES = [
     R8,
     CONV1D,
-    specs.Conv3dSpec(input=[1, 16, 8, 28, 28], filters=32, kernel=3, padding=1, layout="NDHWC"),
+    convolution_specs.Conv3dSpec(
+        input=[1, 16, 8, 28, 28], filters=32, kernel=3, padding=1, layout="NDHWC"
+    ),
     specs.Conv2dSpec(input=[1, 128, 28, 28], filters=128, kernel=3, groups=32, layout="NHWC"),
     specs.DepthwiseConv2dSpec(input=[1, 4, 8, 8], kernel=3, multiplier=3),
     specs.Conv2dSpec(

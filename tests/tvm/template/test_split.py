@@ -8,13 +8,14 @@ import pytest
 from chameleon_tvm._building.kernel import TVMKernel
 from chameleon_tvm._instructions.amx import AmxBfloat16
 from chameleon_tvm._instructions.emission import permissions_of
-from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
 from chameleon_tvm._spaces.template import split_algorithm
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM
 from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm._spaces.template.split_algorithm import SplitArithmetic, split_error
 from chameleon_tvm._types import BFLOAT16, STORAGE
+from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from chameleon_tvm.testing.loop_tiles import LoopTiles
 from computing import EPILOGUES, NATIVE, X86, assembly_of, few, resolved, wide_convolutions
 from hypothesis import given

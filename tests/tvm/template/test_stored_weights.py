@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm._spaces.template.algorithms import rounding_error
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from computing import NATIVE, resolved
 
 HASWELL = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell")

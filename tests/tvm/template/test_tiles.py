@@ -11,7 +11,7 @@ from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
 from chameleon_tvm._instructions.emission import permissions_of
 from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.template import tile_algorithm
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Layer
@@ -20,6 +20,7 @@ from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import template_of
 from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
 from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS, Runs
+from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from chameleon_tvm.testing.loop_tiles import LoopTiles
 from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved, wide_convolutions

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from chameleon_tvm._device.cpus.features import host_features
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import Conv2dSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.loops.trees import find_nodes
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm._spaces.template.winograd_transforms import expected_error, transforms
+from chameleon_tvm.api import Conv2dSpec
 from computing import NATIVE, few, first_of, require_sound, resolved, shapes_of
 from hypothesis import given
 from hypothesis import strategies as st

@@ -3,15 +3,16 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core import _plugins as plugins
-from chameleon_core._space import Choice, DesignSpace
+from chameleon_core import plugin_api as plugins
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import Choice, DesignSpace
 from chameleon_testing.suites.base import outcomes
 from chameleon_tvm._instructions.neon import Sdot
 from chameleon_tvm._operators.base import Operator, seeded_array
 from chameleon_tvm._operators.spec import OperatorSpec
-from chameleon_tvm._operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import te
 from chameleon_tvm._spaces.template.base import ScheduledTemplate
+from chameleon_tvm.api import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.suites import InstructionSuite, OperatorSuite, TemplateSuite
 from computing import NATIVE
@@ -112,8 +113,8 @@ def install(monkeypatch):
             def chameleon_templates(self):
                 yield template_record(template)
 
-        registry = plugins.Registry.from_plugins([Plugin()], with_installed=True)
-        monkeypatch.setattr(plugins.Registry, "default", lambda: registry)
+        registry = Registry.from_plugins([Plugin()], with_installed=True)
+        monkeypatch.setattr(Registry, "default", lambda: registry)
         return DoubleSpec().task("t", NATIVE)
 
     return installed

@@ -20,7 +20,7 @@ from chameleon_core._errors import ChameleonError, ExitCode, RunFolderError
 from chameleon_core._pipeline.binding import difference
 from chameleon_core._pipeline.schema import Budget, ResolvedPipeline
 from chameleon_core._run_files import RunFile
-from chameleon_core._store import RecordStore
+from chameleon_core._store.records import RecordStore
 
 log = structlog.get_logger()
 

@@ -28,8 +28,10 @@ from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.load import model_choice_from_dict
 from chameleon_core._pipeline.schema import ModelChoice
 from chameleon_core._run_folder import FAILED, LOCK
-from chameleon_core._stages import Delivery, Disturbance, Frontend, RecordDatabase
-from chameleon_core._store import RecordStore
+from chameleon_core._stages.disturbance import Disturbance
+from chameleon_core._stages.frontend import Delivery, Frontend
+from chameleon_core._stages.record_database import RecordDatabase
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 from chameleon_core._trust import check_sources
 

@@ -22,7 +22,7 @@ from chameleon_one_shot._options import AUTO, OneShotOptions
 from chameleon_one_shot._predictor.header import ModelFileError, NoModelError, model_files
 from chameleon_one_shot._predictor.model import Model, load
 from chameleon_one_shot._predictor.out_of_distribution import in_quotes
-from chameleon_one_shot._tokens import FixedToken, TaskTokens, task_tokens
+from chameleon_one_shot._tokens.configuration import FixedToken, TaskTokens, task_tokens
 
 log = structlog.get_logger()
 

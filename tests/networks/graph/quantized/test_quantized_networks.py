@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery, NoOptions
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import with_fastest_specs

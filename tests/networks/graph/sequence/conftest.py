@@ -7,8 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core._loop.end.delivery import guesses_of
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Delivery
+from chameleon_core.plugin_api import Delivery, NoOptions
 from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import CompiledNetwork, compile_network

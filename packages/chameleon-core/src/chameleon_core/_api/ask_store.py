@@ -16,7 +16,7 @@ from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.nodes import expanded
 from chameleon_core._pipeline.schema import SearchChoice
 from chameleon_core._run_folder import RunFolder
-from chameleon_core._store import RecordStore
+from chameleon_core._store.records import RecordStore
 
 _SEARCH = "ask_and_tell"
 """Key under which a store keeps the stages and options of its search."""

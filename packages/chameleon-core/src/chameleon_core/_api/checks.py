@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import DesignSpace
+from chameleon_core._space.design import DesignSpace
 
 _NO_SEQUENCES = (str, bytes, Mapping, AbstractSet)
 """Types that have a length, but no ordered entries of which each belongs to one configuration."""

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import Choice, Constraint, DesignSpace, Knob
+from chameleon_core._space.design import Constraint, DesignSpace
 from chameleon_core._space.fixed import config_of, fixed_space
-from chameleon_core._space.knobs import Scalar, Values
+from chameleon_core._space.knobs import Choice, Knob, Scalar, Values
 from chameleon_core._words import did_you_mean
 
 _PROBES = 4096

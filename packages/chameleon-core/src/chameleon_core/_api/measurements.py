@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._store import RecordStore
+from chameleon_core._store.records import RecordStore
 from chameleon_core._words import did_you_mean
 
 ASKED = "asked/{task}/{number}"

@@ -18,7 +18,7 @@ from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.nodes import expanded
 from chameleon_core._pipeline.schema import Requirement
 from chameleon_core._run_view import RunView
-from chameleon_core._store import RecordStore
+from chameleon_core._store.records import RecordStore
 from chameleon_core._words import in_seconds
 
 

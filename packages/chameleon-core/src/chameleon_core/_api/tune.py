@@ -25,7 +25,7 @@ from chameleon_core._pipeline.load import from_dict, load_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._plugins.hookspecs import hookimpl
 from chameleon_core._plugins.registry import Registry
-from chameleon_core._space import DesignSpace
+from chameleon_core._space.design import DesignSpace
 from chameleon_core._words import in_seconds
 
 

@@ -30,9 +30,10 @@ from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._pipeline.load import search_from_dict
 from chameleon_core._plugins.registry import Registry
-from chameleon_core._space import DesignSpace
+from chameleon_core._space.design import DesignSpace
 from chameleon_core._space.fixed import config_of, fixed_space
-from chameleon_core._stages import Archive, StageRef
+from chameleon_core._stages.jobs import StageRef
+from chameleon_core._stages.search import Archive
 from chameleon_core._task import Task
 
 

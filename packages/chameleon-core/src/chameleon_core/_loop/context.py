@@ -12,8 +12,9 @@ from chameleon_core._loop.round.in_flight import CheckedRunner
 from chameleon_core._loop.start.shared_records import SharedRecords
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._run_folder import RunFolder
-from chameleon_core._stages import Disturbance, Frontend
-from chameleon_core._store import RecordStore
+from chameleon_core._stages.disturbance import Disturbance
+from chameleon_core._stages.frontend import Frontend
+from chameleon_core._store.records import RecordStore
 
 DISTURBANCE = "disturbance"
 """Key under which a run's store keeps how much its timing was disturbed."""

@@ -15,8 +15,8 @@ from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._plugins.factory import hint_after
 from chameleon_core._plugins.kinds import KINDS
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import Candidates, Scores, Visited
+from chameleon_core._space.design import Configs, DesignSpace
+from chameleon_core._stages.search import Candidates, Scores, Visited
 
 log = structlog.get_logger()
 

@@ -33,8 +33,10 @@ from chameleon_core._pipeline.yaml import dump_yaml
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._run_files import RunFile
 from chameleon_core._run_folder import RunFolder
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Archive, Frontend, StageRef
+from chameleon_core._space.design import DesignSpace
+from chameleon_core._stages.frontend import Frontend
+from chameleon_core._stages.jobs import StageRef
+from chameleon_core._stages.search import Archive
 from chameleon_core._task import Task
 
 log = structlog.get_logger()

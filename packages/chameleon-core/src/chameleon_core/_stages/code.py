@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from chameleon_core._arrays import Arrays
-from chameleon_core._space import DesignSpace
+from chameleon_core._space.design import DesignSpace
 from chameleon_core._task import Task
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._space import Configs, DesignSpace
+from chameleon_core._space.design import Configs, DesignSpace
 from chameleon_core._task import Task
 
 

@@ -74,9 +74,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
             threads = threads_of(run)
         delivered = delivered_in(folder)
         buckets = {
-            bucket: (_served if timing.streams else _compared)(
-                frontend, timing, delivered, bucket, threads
-            )
+            bucket: _bucket_times(frontend, timing, delivered, bucket, threads)
             for bucket, frontend in work.by_bucket.items()
         }
     return Timed(folder=folder.absolute(), threads=threads, buckets=buckets)
@@ -99,55 +97,39 @@ def show(timing: Timing, times: Timed, *, as_json: bool) -> None:
             _show_times(summary)
 
 
-def _served(
+def _bucket_times(
     frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
 ) -> Summary:
-    """The figures of each network, with ratios of requests a second by precision."""
+    """The times of each network in one bucket of shapes, or its figures with clients."""
     network = frontend.network
-    figures, left_out = measure_throughput(
-        ThroughputRequest(
-            network=network,
-            ours=OURS,
-            folder=delivered,
-            bucket=bucket,
-            names=_rivals(network, timing),
-            precisions=timing.precisions,
-            calibrate=timing.calibrate or frontend.calibrate,
+    compared = Compared(
+        network=network,
+        ours={OURS: delivered},
+        bucket=bucket,
+        names=_rivals(network, timing),
+        precisions=timing.precisions,
+        calibrate=timing.calibrate or frontend.calibrate,
+        threads=threads,
+        rounds=timing.rounds or (5 if timing.streams else 15),
+    )
+    if timing.streams:
+        request = ThroughputRequest(
+            **attrs.asdict(compared, recurse=False),
             streams=timing.streams,
             neighbours=timing.neighbours,
-            threads=threads,
-            rounds=timing.rounds or 5,
             seconds=timing.seconds,
         )
-    )
+        figures, left_out = measure_throughput(request)
+        streams = {
+            str(count): {"contenders": times, "ratios": _request_ratios(times)}
+            for count, times in figures.items()
+        }
+        summary: Summary = {"streams": streams}
+    else:
+        comparison = compare_networks(compared)
+        summary, left_out = _times(comparison), dict(comparison.left_out)
     absent = dict(network.left_out) if timing.rivals is None else {}
-    return {
-        "streams": {
-            str(streams): {"contenders": times, "ratios": _request_ratios(times)}
-            for streams, times in figures.items()
-        },
-        "left_out": absent | left_out,
-    }
-
-
-def _compared(
-    frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
-) -> Summary:
-    network = frontend.network
-    comparison = compare_networks(
-        Compared(
-            network=network,
-            ours={OURS: delivered},
-            bucket=bucket,
-            names=_rivals(network, timing),
-            precisions=timing.precisions,
-            calibrate=timing.calibrate or frontend.calibrate,
-            threads=threads,
-            rounds=timing.rounds or 15,
-        )
-    )
-    absent = {} if timing.rivals is not None else dict(network.left_out)
-    return {**_times(comparison), "left_out": absent | dict(comparison.left_out)}
+    return {**summary, "left_out": absent | left_out}
 
 
 OURS = "network"

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import attrs
 from chameleon_core.api import NetworkResult
@@ -14,6 +14,7 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, Targe
 from chameleon_system.api import (
     ChildEndedError,
     ChildProcess,
+    Closeable,
     Conversation,
     Message,
     describe_status,
@@ -45,7 +46,7 @@ _DYING_SECONDS = 10.0
 """Limit for the end of a process that closed its pipes: freeing gigabytes takes seconds."""
 
 
-class WorkerProcess:
+class WorkerProcess(Closeable):
     """A child process that opens a network (see ``opened``) and answers requests.
 
     Args:
@@ -118,12 +119,6 @@ class WorkerProcess:
         """End the child process and all processes that it started, if it still runs."""
         self._child.kill()
         self._folder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _file(self, name: str) -> Path:
         return Path(self._folder.name, f"{name}.arrays")

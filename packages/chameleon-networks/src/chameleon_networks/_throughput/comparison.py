@@ -16,11 +16,10 @@ from chameleon_core.plugin_api import FLOAT32, ChameleonError
 from chameleon_system.api import ChildProcess, Conversation, temporary_folder, usable_cores
 from chameleon_tvm.api import BFLOAT16, FLOAT16, INT8, one_line
 
-from chameleon_networks._comparison.comparison import delivered_precision
+from chameleon_networks._comparison.comparison import Compared, delivered_precision
 from chameleon_networks._evaluation.processes import wait_for_reply
 from chameleon_networks._frameworks.inference import OPENVINO
 from chameleon_networks._frameworks.reduced_precision import NAMES
-from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._throughput.model_files import ModelFile, write_model_files
 
 log = structlog.get_logger()
@@ -35,34 +34,19 @@ QUANTILES = (50, 90, 99)
 
 
 @attrs.frozen(kw_only=True)
-class ThroughputRequest:
+class ThroughputRequest(Compared):
     """The options of a comparison of networks that several clients call at the same time.
 
+    ``ours`` has one delivered network. The frameworks are those of ``model_files.FRAMEWORKS``.
+
     Attributes:
-        ours: The name of the delivered network in results.
-        bucket: The bucket of shapes in which the network is called; empty if there is one shape.
-        names: The frameworks of ``write_model_files.FRAMEWORKS`` that run the network in float32
-            beside the delivered one.
-        precisions: Reduced precisions in which frameworks run the network as well, as for
-            ``write_model_files``.
-        calibrate: The source of calibration inputs; None for random ones.
         streams: The numbers of clients to measure, one comparison for each number.
         neighbours: Number of busy processes that run beside each network.
-        rounds: Number of turns of each network.
         seconds: Duration of one turn in seconds.
     """
 
-    network: ImportedNetwork
-    ours: str
-    folder: Path
-    bucket: str = ""
-    names: Sequence[str]
-    precisions: Sequence[str] = ()
-    calibrate: str | None = None
     streams: Sequence[int]
     neighbours: int = 0
-    threads: int
-    rounds: int
     seconds: float
 
 
@@ -138,9 +122,10 @@ def _ways(
     # By default every framework uses all cores, so it gets no number of threads.
     threads = 0 if asked.threads == len(usable_cores()) else asked.threads
     common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
-    own = delivered_precision(asked.folder / asked.bucket, asked.network).precision
-    request = network_request(asked.folder.absolute(), streams, threads)
-    ways = [_Way(name=asked.ours, words="", asked=own, request={**request, **common})]
+    [(ours, folder)] = asked.ours.items()
+    own = delivered_precision(folder / asked.bucket, asked.network).precision
+    request = network_request(folder.absolute(), streams, threads)
+    ways = [_Way(name=ours, words="", asked=own, request={**request, **common})]
     for name, file in files.items():
         if file.framework == OPENVINO:
             requests = openvino_configurations(file.path, streams, threads, file.hint)
@@ -163,7 +148,7 @@ def _take_turns(ways: list[_Way], asked: ThroughputRequest) -> dict[str, str]:
                 turn = run_turn(way.name, way.request)
                 _check(way, turn)
             except ChameleonError as error:
-                if way.name == asked.ours:
+                if way.name in asked.ours:
                     raise
                 log.warning("network_not_run", by=way.name, way=way.words, problem=str(error))
                 problems[way.name] = one_line(error)

@@ -10,9 +10,8 @@ import numpy as np
 from chameleon_core.plugin_api import Configs
 from numpy.typing import NDArray
 
-from chameleon_one_shot._tokens import TaskTokens, Vocabulary
-from chameleon_one_shot._tokens.configuration import Numbers
-from chameleon_one_shot._tokens.vocabulary import Ids
+from chameleon_one_shot._tokens.configuration import Numbers, TaskTokens
+from chameleon_one_shot._tokens.vocabulary import Ids, Vocabulary
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -19,7 +19,7 @@ from chameleon_core.plugin_api import (
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import Dataset, DatasetError, DatasetTask, canonical
-from chameleon_one_shot._tokens import TaskTokens, recorded_tokens, task_tokens
+from chameleon_one_shot._tokens.configuration import TaskTokens, recorded_tokens, task_tokens
 
 log = structlog.get_logger()
 

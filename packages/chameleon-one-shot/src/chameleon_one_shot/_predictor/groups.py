@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask
-from chameleon_one_shot._tokens import sizes
+from chameleon_one_shot._tokens.numbers import sizes
 
 SIMILAR = 1.1
 """The largest ratio between the sizes of two similar tasks of one operator."""

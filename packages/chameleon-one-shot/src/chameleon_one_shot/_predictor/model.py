@@ -16,7 +16,7 @@ from chameleon_one_shot._predictor.examples import Scale
 from chameleon_one_shot._predictor.header import FORMAT, KEY, ModelFileError, read_header
 from chameleon_one_shot._predictor.out_of_distribution import OODDetector
 from chameleon_one_shot._predictor.trees import TREES, TreePredictor
-from chameleon_one_shot._tokens import Vocabulary
+from chameleon_one_shot._tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from chameleon_one_shot._predictor.predictor import Predictor

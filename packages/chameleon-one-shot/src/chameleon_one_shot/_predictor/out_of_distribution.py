@@ -14,7 +14,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_one_shot._tokens import FixedToken, TaskTokens, Vocabulary
+from chameleon_one_shot._tokens.configuration import FixedToken, TaskTokens
+from chameleon_one_shot._tokens.vocabulary import Vocabulary
 
 _SAME_DEVICE = float(np.log2(1.25))
 """The largest difference between two measurements of one machine's rates, as a logarithm."""

@@ -17,7 +17,8 @@ from chameleon_one_shot._predictor.examples import Scale
 from chameleon_one_shot._predictor.network import TokenNetwork, TokenTable
 from chameleon_one_shot._predictor.options import Architecture
 from chameleon_one_shot._predictor.training import new_network
-from chameleon_one_shot._tokens import TaskTokens, Vocabulary
+from chameleon_one_shot._tokens.configuration import TaskTokens
+from chameleon_one_shot._tokens.vocabulary import Vocabulary
 
 Numbers = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from chameleon_one_shot._predictor.out_of_distribution import OODDetector
 from chameleon_one_shot._predictor.predictor import Predictor
 from chameleon_one_shot._predictor.training import train
 from chameleon_one_shot._predictor.trees import TreePredictor
-from chameleon_one_shot._tokens import Vocabulary
+from chameleon_one_shot._tokens.vocabulary import Vocabulary
 
 AnyPredictor = Predictor | TreePredictor
 

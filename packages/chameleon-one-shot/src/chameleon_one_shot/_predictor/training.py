@@ -20,7 +20,7 @@ from chameleon_one_shot._predictor.examples import Example, Scale
 from chameleon_one_shot._predictor.metrics import tau
 from chameleon_one_shot._predictor.network import TokenNetwork
 from chameleon_one_shot._predictor.options import Architecture, TrainingOptions
-from chameleon_one_shot._tokens import Vocabulary
+from chameleon_one_shot._tokens.vocabulary import Vocabulary
 
 log = structlog.get_logger()
 

@@ -21,8 +21,8 @@ from chameleon_system.api import block_import, pause_garbage_collection
 from numpy.typing import NDArray
 
 from chameleon_one_shot._predictor.examples import Example, Scale
-from chameleon_one_shot._tokens import TaskTokens, Vocabulary
-from chameleon_one_shot._tokens.configuration import Numbers
+from chameleon_one_shot._tokens.configuration import Numbers, TaskTokens
+from chameleon_one_shot._tokens.vocabulary import Vocabulary
 
 
 def import_without(library: str, *modules: str) -> ModuleType:

@@ -2,7 +2,3 @@
 
 Builders export kernels to folders (artifacts), and device workers load and time them.
 """
-
-from chameleon_runners._fleet.options import FleetOptions
-
-__all__ = ["FleetOptions"]

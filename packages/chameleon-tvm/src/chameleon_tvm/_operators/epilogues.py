@@ -28,7 +28,7 @@ from chameleon_tvm._operators.base import (
     to_comparable,
 )
 from chameleon_tvm._operators.requantization import LARGEST, PackedConstants, requantize
-from chameleon_tvm._operators.specs import FusedSpec
+from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8
 
 

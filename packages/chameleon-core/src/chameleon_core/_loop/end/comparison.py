@@ -20,9 +20,9 @@ from chameleon_core._loop.start.shared_records import shares_records
 from chameleon_core._loop.start.tasks import delivers
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._stages import Baseline, ComparisonPlan, Contender, StageRef
-from chameleon_core._stages.jobs import TUNED
-from chameleon_core._store import RecordStore, StoredComparison
+from chameleon_core._stages.code import Baseline
+from chameleon_core._stages.jobs import TUNED, ComparisonPlan, Contender, StageRef
+from chameleon_core._store.records import RecordStore, StoredComparison
 from chameleon_core._task import Task
 
 _NOTCH = 1.57

@@ -26,9 +26,10 @@ from chameleon_core._pipeline.schema import ModelChoice, StageSpec
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.registry import Registry
 from chameleon_core._run_files import RunFile
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import ComparisonPlan, Delivery, Frontend
-from chameleon_core._store import RecordStore
+from chameleon_core._space.design import DesignSpace
+from chameleon_core._stages.frontend import Delivery, Frontend
+from chameleon_core._stages.jobs import ComparisonPlan
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()

@@ -18,7 +18,7 @@ from chameleon_core._errors import ExitCode
 from chameleon_core._measurement import Spending
 from chameleon_core._network_result import FORM, NetworkResult
 from chameleon_core._pipeline.schema import Requirement
-from chameleon_core._stages import Disturbance
+from chameleon_core._stages.disturbance import Disturbance
 from chameleon_core._stages.jobs import TUNED
 from chameleon_core._words import counted, in_ratio, in_seconds
 

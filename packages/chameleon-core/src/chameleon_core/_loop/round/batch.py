@@ -10,8 +10,8 @@ import numpy as np
 import structlog
 
 from chameleon_core._measurement import Measurement
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import Visited
+from chameleon_core._space.design import Configs, DesignSpace
+from chameleon_core._stages.search import Visited
 
 Config = tuple[int, ...]
 

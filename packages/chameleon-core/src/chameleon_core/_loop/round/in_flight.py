@@ -17,16 +17,9 @@ from chameleon_core._loop.round.batch import Batch
 from chameleon_core._loop.round.task_run import TaskRun
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import AtOnce, StageSpec
-from chameleon_core._stages import (
-    ComparisonPlan,
-    Contender,
-    MeasureJob,
-    MeasureStream,
-    Runner,
-    StageRef,
-)
-from chameleon_core._stages.runner import JobAfterJob
-from chameleon_core._store import RecordStore
+from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
+from chameleon_core._stages.runner import JobAfterJob, MeasureStream, Runner
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 
 

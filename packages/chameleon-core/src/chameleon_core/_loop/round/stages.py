@@ -8,11 +8,11 @@ import math
 import attrs
 import numpy as np
 
-from chameleon_core import _stages as stages
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._pipeline.schema import SearchChoice
 from chameleon_core._plugins.kinds import KINDS
-from chameleon_core._space import Configs, DesignSpace
+from chameleon_core._space.design import Configs, DesignSpace
+from chameleon_core._stages import search as stages
 from chameleon_core._task import Task
 
 

@@ -20,9 +20,9 @@ from chameleon_core._measurement import (
     most_frequent_failure,
 )
 from chameleon_core._schedulers import Scheduler
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import MeasureJob, StageRef
-from chameleon_core._store import RecordStore
+from chameleon_core._space.design import Configs, DesignSpace
+from chameleon_core._stages.jobs import MeasureJob, StageRef
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()

@@ -17,8 +17,8 @@ from chameleon_core._loop.round.batch import Config, Programs, Search, searched,
 from chameleon_core._loop.round.stages import SearchStages, generator
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import SearchChoice
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import Archive, Observations, StageContext, Visited
+from chameleon_core._space.design import Configs, DesignSpace
+from chameleon_core._stages.search import Archive, Observations, StageContext, Visited
 from chameleon_core._task import Task
 
 PLAN_FACTOR = 8

@@ -12,8 +12,8 @@ import numpy as np
 import structlog
 
 from chameleon_core._errors import ConfigError
-from chameleon_core._space import DesignSpace
-from chameleon_core._store import RecordStore
+from chameleon_core._space.design import DesignSpace
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()

@@ -20,9 +20,10 @@ from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._loop.round.batch import tuples
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.schema import ModelChoice, Scope
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Frontend, MeasureJob, StageRef
-from chameleon_core._store import RecordStore
+from chameleon_core._space.design import DesignSpace
+from chameleon_core._stages.frontend import Frontend
+from chameleon_core._stages.jobs import MeasureJob, StageRef
+from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
 from chameleon_core._words import in_seconds
 

@@ -28,10 +28,9 @@ from chameleon_core._loop.round.in_flight import CheckedRunner
 from chameleon_core._loop.start.earlier_runs import encoded, nearest, same_types
 from chameleon_core._measurement import FailureKind, Measurement, Spending
 from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import RecordDatabase
-from chameleon_core._store import RecordStore
-from chameleon_core._store.records import CONDITIONS, MIXED
+from chameleon_core._space.design import DesignSpace
+from chameleon_core._stages.record_database import RecordDatabase
+from chameleon_core._store.records import CONDITIONS, MIXED, RecordStore
 from chameleon_core._task import Task
 from chameleon_core._versions import versions
 

@@ -11,9 +11,10 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._pipeline.schema import FixedKnob, ModelChoice, ResolvedPipeline
-from chameleon_core._space import DesignSpace
+from chameleon_core._space.design import DesignSpace
 from chameleon_core._space.fixed import fixed_space
-from chameleon_core._stages import Frontend, SpaceProvider
+from chameleon_core._stages.code import SpaceProvider
+from chameleon_core._stages.frontend import Frontend
 from chameleon_core._task import Task
 from chameleon_core._words import did_you_mean
 

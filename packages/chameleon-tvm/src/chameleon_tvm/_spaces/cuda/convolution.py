@@ -13,13 +13,9 @@ from typing import Any, ClassVar
 from chameleon_core.plugin_api import ConfigError, Task
 
 from chameleon_tvm._instructions.fragments import SIDE
+from chameleon_tvm._operators.convolution_specs import Conv2dSpec, DepthwiseConv2dSpec
 from chameleon_tvm._operators.epilogues import Epilogue
-from chameleon_tvm._operators.specs import (
-    Conv2dSpec,
-    DepthwiseConv2dSpec,
-    channel_block,
-    physical_shape,
-)
+from chameleon_tvm._operators.layouts import channel_block, physical_shape
 from chameleon_tvm._quick_tvm import Schedule, te, tirx
 from chameleon_tvm._spaces.cuda.base import NestTemplate
 from chameleon_tvm._spaces.cuda.fragments import Product

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm._device.gpus import MAX_REGISTERS_PER_THREAD, TENSOR_CORES_SINCE, capability
 from chameleon_tvm._instructions.fragments import SIDE
-from chameleon_tvm._operators.specs import BatchMatmulSpec, DenseSpec
+from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.cuda.base import CudaTemplate, NestTemplate
 from chameleon_tvm._spaces.cuda.fragments import BANK_OFFSET, BANKS, WARP, Product, schedule_product

@@ -22,6 +22,9 @@ from chameleon_core.plugin_api import (
 )
 from numpy.typing import NDArray
 
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._instructions.base import Instruction
+from chameleon_tvm._instructions.emission import with_instructions
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.base import Template
@@ -70,12 +73,13 @@ class Algorithm(ABC):
     Attributes:
         names: Values of the knob ``algorithm``. They share the other knobs of the space.
         preferred: Whether a search measures this algorithm first, whatever its estimated cost.
-            Among
-            preferred algorithms, and among the others, the lowest estimated cost comes first.
+            Among preferred algorithms, and among the others, the lowest estimated cost comes first.
+        instructions: Instructions whose LLVM IR and permissions the functions need.
     """
 
     names: Sequence[str]
     preferred: bool = True
+    instructions: Sequence[Instruction] = ()
 
     @classmethod
     def of(cls, layer: Layer) -> Self | None:
@@ -87,10 +91,8 @@ class Algorithm(ABC):
         """The design space. If it has several algorithms, its first knob is the algorithm."""
 
     @abstractmethod
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
-        """The TensorIR function of a legal configuration; callers pass parameters of ``shapes``."""
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        """The TensorIR function of a legal configuration, with parameters of any shapes."""
 
     @abstractmethod
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
@@ -116,7 +118,9 @@ class MultiAlgorithmTemplate(Template):
         return max(algorithm.tolerance for algorithm in self.algorithms)
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        return self._algorithm(values).function(values, self.shapes)
+        algorithm = self._algorithm(values)
+        function = emit.with_shapes(algorithm.function(values), self.shapes)
+        return with_instructions(function, algorithm.instructions)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         return self._algorithm(values).pack(values, constants)

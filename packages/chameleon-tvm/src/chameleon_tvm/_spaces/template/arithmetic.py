@@ -26,8 +26,10 @@ from chameleon_tvm._instructions.selection import (
 )
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.attention_specs import AttentionSpec
 from chameleon_tvm._operators.epilogues import Quantization
-from chameleon_tvm._operators.specs import AttentionSpec, BatchMatmulSpec, FusedSpec
+from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec
+from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.epilogues import pack_bias
 from chameleon_tvm._spaces.template.estimates import FLOAT_BYTES
 from chameleon_tvm._types import COMPUTE, FLOATING_IN, HALVES, LARGEST_PRODUCT, STORAGE, StorageType

@@ -11,7 +11,7 @@ from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Task, Val
 
 from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import AttentionSpec
+from chameleon_tvm._operators.attention_specs import AttentionSpec
 from chameleon_tvm._spaces.template.arithmetic import scores_dot
 from chameleon_tvm._spaces.template.attention_loops import AttentionLoops
 from chameleon_tvm._spaces.template.attention_parts import AttentionTile

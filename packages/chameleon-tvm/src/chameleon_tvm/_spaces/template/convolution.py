@@ -6,8 +6,8 @@ import attrs
 from chameleon_core.plugin_api import Task
 
 from chameleon_tvm._device.targets import target_info
-from chameleon_tvm._operators.layouts import with_rank
-from chameleon_tvm._operators.specs import ConvolutionSpec, convolution_of, physical_shape
+from chameleon_tvm._operators.convolution_specs import ConvolutionSpec, convolution_of
+from chameleon_tvm._operators.layouts import physical_shape, with_rank
 from chameleon_tvm._spaces.template.algorithms import (
     Layer,
     MultiAlgorithmTemplate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -14,7 +14,8 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import DepthwiseSpec, channel_block, convolution_of
+from chameleon_tvm._operators.convolution_specs import DepthwiseSpec, convolution_of
+from chameleon_tvm._operators.layouts import channel_block
 from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer, MultiAlgorithmTemplate
 from chameleon_tvm._spaces.template.arithmetic import Arithmetic, lanewise_arithmetic
 from chameleon_tvm._spaces.template.convolution import geometry_of, parameter_shapes
@@ -130,11 +131,8 @@ class DepthwiseAlgorithm(Algorithm):
             arithmetic=self.arithmetics[DIRECT],
         ).space()
 
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
-        loops = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
-        return emit.with_shapes(loops.function(), shapes)
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return DepthwiseConvolution(self.geometry, tile_of(values), self.spec).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         geometry = attrs.evolve(self.geometry, ic=1)

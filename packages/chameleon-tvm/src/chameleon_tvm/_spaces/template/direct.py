@@ -16,7 +16,8 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import BatchMatmulSpec, FusedSpec
+from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec
+from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.arithmetic import FLOAT32_ARITHMETIC, Arithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
 from chameleon_tvm._spaces.template.input import Input

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 from chameleon_core.plugin_api import Arrays, DesignSpace, Factorization
 
-from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import FusedSpec, channel_block
+from chameleon_tvm._operators.layouts import channel_block
+from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.algorithms import (
     ALGORITHM,
     Algorithm,
@@ -151,18 +151,15 @@ class DirectAlgorithm(Algorithm):
         stored = [WEIGHT_DTYPES[name] for name in self.arithmetics if name != DIRECT]
         return _LARGEST_ERROR * max(map(rounding_error, stored), default=0.0)
 
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
-        loops = DirectConvolution(
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return DirectConvolution(
             self.geometry,
             tile_of(values),
             self.spec,
             arithmetic=self._arithmetic(values),
             channels=self.channels,
             copy_geometry=self.copy_geometry,
-        )
-        return emit.with_shapes(loops.function(), shapes)
+        ).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants

@@ -13,12 +13,13 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._emit import Buffer, Expr
 from chameleon_tvm._operators.activations import activate
 from chameleon_tvm._operators.epilogues import PARAMETERS
+from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec
 from chameleon_tvm._operators.requantization import (
     PRODUCT_PARAMETERS,
     requantize,
     requantize_product,
 )
-from chameleon_tvm._operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
+from chameleon_tvm._operators.spec import FusedSpec, TypedSpec
 from chameleon_tvm._types import FLOAT32, STORAGE
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import physical_index, physical_shape
+from chameleon_tvm._operators.layouts import physical_index, physical_shape
 from chameleon_tvm._spaces.template.arithmetic import FLOAT32_ARITHMETIC, Arithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry
 

@@ -13,7 +13,7 @@ from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import BatchMatmulSpec, DenseSpec
+from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm._spaces.template.algorithms import (
     Layer,
     MultiAlgorithmTemplate,

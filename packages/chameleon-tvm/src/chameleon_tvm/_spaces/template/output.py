@@ -12,13 +12,9 @@ from numpy.typing import NDArray
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.layouts import channel_block, physical_index, physical_shape
+from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec
 from chameleon_tvm._operators.spec import FusedSpec
-from chameleon_tvm._operators.specs import (
-    BatchMatmulSpec,
-    channel_block,
-    physical_index,
-    physical_shape,
-)
 from chameleon_tvm._spaces.template.epilogues import epilogue_of
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile
 

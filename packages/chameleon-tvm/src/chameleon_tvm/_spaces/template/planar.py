@@ -21,7 +21,7 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import ConvolutionSpec
+from chameleon_tvm._operators.convolution_specs import ConvolutionSpec
 from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, overlapping_blocks
@@ -259,12 +259,9 @@ class PlanarAlgorithm(Algorithm):
     def space(self) -> DesignSpace:
         return PlanarTiling(self.geometry, self.info).space()
 
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         tile = PlanarTile.of(values, self.geometry)
-        written = PlanarConvolution(self.geometry, tile, self.spec).function()
-        return emit.with_shapes(written, shapes)
+        return PlanarConvolution(self.geometry, tile, self.spec).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *bias = constants

@@ -13,7 +13,6 @@ from chameleon_core.plugin_api import Arrays, DesignSpace
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._emit import Expr, Stmt
-from chameleon_tvm._instructions.emission import with_instructions
 from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm._late_tvm import tirx
@@ -252,6 +251,7 @@ class TileAlgorithm(Algorithm):
     def __init__(self, layer: Layer, arithmetic: TileArithmetic) -> None:
         self.arithmetic = arithmetic
         self.product = arithmetic.product
+        self.instructions = (self.product,)
         self.channels = layer.geometry.ic
         flat = tile_tiling.flatten_image(attrs.evolve(layer.geometry, lanes=self.product.columns))
         self.geometry = attrs.evolve(flat, ic=tile_tiling.best_padded_channels(flat, self.product))
@@ -285,19 +285,15 @@ class TileAlgorithm(Algorithm):
         g = self.geometry
         return g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
 
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
-        block = tile_tiling.TileBlock.of(values, self.geometry.ic)
-        loops = self.loops(
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return self.loops(
             self.geometry,
-            block,
+            tile_tiling.TileBlock.of(values, self.geometry.ic),
             self.spec,
             arithmetic=self._arithmetic(values),
             channels=self.channels,
             cores=self.info.cores,
-        )
-        return with_instructions(emit.with_shapes(loops.function(), shapes), [self.product])
+        ).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants

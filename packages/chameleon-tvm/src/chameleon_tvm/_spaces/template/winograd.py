@@ -8,7 +8,7 @@ applies the epilogue. A workspace that fits L2 holds the values between these st
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,8 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._operators.specs import ConvolutionSpec, FusedSpec
+from chameleon_tvm._operators.convolution_specs import ConvolutionSpec
+from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer, allowed_names
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, block_diagonal, overlapping_blocks
@@ -315,11 +316,8 @@ class WinogradAlgorithm(Algorithm):
     def space(self) -> DesignSpace:
         return WinogradTiling(self.geometry, self.info, self.names).space()
 
-    def function(
-        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
-    ) -> tirx.PrimFunc:
-        loops = WinogradConvolution(self.geometry, winograd_tile(values), self.spec)
-        return emit.with_shapes(loops.function(), shapes)
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return WinogradConvolution(self.geometry, winograd_tile(values), self.spec).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *bias = constants
