@@ -114,6 +114,7 @@ def test_networks_that_onnxruntime_quantized(real, tmp_path, form, activations, 
     assert np.abs(got - wanted).max() <= np.abs(wanted).max() / 100
 
 
+@pytest.mark.full
 def test_a_network_is_verified_by_what_it_means(delivery_into, tmp_path):
     # Of weights of 8 bits, onnxruntime's own kernels may saturate sums.
     graph, made = standard_chain(0, bits=8)
