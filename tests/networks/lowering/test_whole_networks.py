@@ -75,6 +75,7 @@ class Deep(torch.nn.Module):
         return x
 
 
+@pytest.mark.full
 def test_a_language_model():
     assert wrong({"gpt-2": _gpt2}) == {}
 
