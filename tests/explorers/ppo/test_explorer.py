@@ -92,6 +92,7 @@ def test_it_beats_as_many_random_configurations(preset, steps):
         assert batch.scores.mean() > np.sort(random)[-16:].mean()
 
 
+@pytest.mark.full
 def test_learning_is_what_helps():
     # Without restarts and elites only the policy can tell good moves from bad ones.
     plain = {"restarts": 0.0, "elites": 0, "keep_best": False, "reward": "improvement"}
