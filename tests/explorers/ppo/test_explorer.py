@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from marks import full
 
 torch = pytest.importorskip("torch")
 
@@ -80,7 +81,7 @@ def explored(chosen, space, score=corner, *, rounds=1, count=16, seed=3):
 
 
 @pytest.mark.parametrize(
-    ("preset", "steps"), [({}, 100), (PPO_PAPER, 400)], ids=["default", "paper"]
+    ("preset", "steps"), [({}, 100), full(PPO_PAPER, 400)], ids=["default", "paper"]
 )
 def test_it_beats_as_many_random_configurations(preset, steps):
     space = wide()
