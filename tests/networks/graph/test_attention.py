@@ -361,13 +361,6 @@ def test_networks_of_a_library(name, kind):
     assert not {"nn.softmax", "where", "split", "matmul"} & set(rest)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "kind"), [("bert", "eager"), ("vit", "sdpa")])
-def test_networks_of_a_library_compute_the_same(name, kind, deliver):
-    network, inputs = network_of(name, kind)
-    check_outputs(network, imported(network, inputs), deliver, inputs, tolerance=1e-4)
-
-
 @pytest.mark.parametrize(
     "test",
     [
