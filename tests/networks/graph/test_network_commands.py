@@ -214,11 +214,7 @@ UNTIMED = (
     (lambda run: shutil.rmtree(run / "network"), (), "no network was delivered"),
     (lambda _: None, ("--calibrate", "data.py:batches"), "--precision names none"),
     (lambda _: None, ("--streams", "many"), "--streams takes whole numbers from 1 to 64"),
-    (
-        lambda _: None,
-        ("--streams", "2", "--rivals", "torch"),
-        "torch cannot be compared with --streams",
-    ),
+    (lambda _: None, ("--streams", "2", "--rivals", "torch"), "torch cannot be compared with"),
     (
         lambda _: None,
         ("--rivals", "onnxruntime", "--precision", "int8", "--calibrate", "no.py:batches"),
