@@ -43,6 +43,12 @@ def odd_space():
     )
 
 
+def drawn(count):
+    """A space and configurations of it."""
+    space = spaces()["tiled"]
+    return space, space.sample(count, np.random.default_rng(0))
+
+
 def fitted(make, space, observations, seed=1):
     model = make(context_of(space, seed=seed))
     model.fit(observations)
@@ -97,8 +103,7 @@ def test_any_costs_give_finite_scores_and_the_same_twice(make, costs, seed):
 @every_model
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_nothing_is_learnt_where_all_is_alike(make, count):
-    space = spaces()["tiled"]
-    configs = space.sample(count, np.random.default_rng(0))
+    space, configs = drawn(count)
     alike = attrs.evolve(observe(space, configs), costs=np.full(count, 1e-3))
     for observations in (alike, observe(space, configs, failing=np.ones(count, bool))):
         model = fitted(make, space, observations)
@@ -109,8 +114,7 @@ def test_nothing_is_learnt_where_all_is_alike(make, count):
 @every_model
 @pytest.mark.parametrize("count", [2, 20])
 def test_one_success_among_failures_is_enough_to_start(make, count):
-    space = spaces()["tiled"]
-    configs = space.sample(count, np.random.default_rng(0))
+    space, configs = drawn(count)
     model = fitted(make, space, observe(space, configs, failing=np.arange(count) != 1))
     assert model.trained
     assert np.isfinite(model.predict(configs)).all()
@@ -118,8 +122,7 @@ def test_one_success_among_failures_is_enough_to_start(make, count):
 
 @every_model
 def test_refitting_forgets(make):
-    space = spaces()["tiled"]
-    configs = space.sample(100, np.random.default_rng(0))
+    space, configs = drawn(100)
     once = fitted(make, space, observe(space, configs))
     again = fitted(make, space, observe(space, configs[:30]))
     again.fit(observe(space, configs))
@@ -128,8 +131,7 @@ def test_refitting_forgets(make):
 
 @every_model
 def test_unknown_again_when_everything_turns_out_alike(make):
-    space = spaces()["tiled"]
-    configs = space.sample(20, np.random.default_rng(0))
+    space, configs = drawn(20)
     model = fitted(make, space, observe(space, configs))
     model.fit(observe(space, configs, failing=np.ones(20, bool)))
     assert not model.trained
@@ -139,8 +141,7 @@ def test_unknown_again_when_everything_turns_out_alike(make):
 def test_configurations_it_has_not_seen_are_ordered(make):
     if make is MODELS["ensemble, ei"]:
         pytest.skip("its scores are expected gains")
-    space = spaces()["tiled"]
-    configs = space.sample(300, np.random.default_rng(0))
+    space, configs = drawn(300)
     scores = fitted(make, space, observe(space, configs[:150])).predict(configs[150:])
     ranks = [np.argsort(np.argsort(v)) for v in (scores, quality(space, configs[150:]))]
     assert np.corrcoef(ranks)[0, 1] > 0.7
@@ -150,8 +151,7 @@ def test_configurations_it_has_not_seen_are_ordered(make):
 def test_failures_score_lower_than_successes(make):
     if make is MODELS["xgboost, rank"]:
         pytest.skip("its scores order successes alone")
-    space = spaces()["tiled"]
-    configs = space.sample(200, np.random.default_rng(0))
+    space, configs = drawn(200)
     failing = configs[:, -1] == 1
     model = fitted(make, space, observe(space, configs[:100], failing=failing[:100]))
     scores = model.predict(configs[100:])
@@ -159,15 +159,15 @@ def test_failures_score_lower_than_successes(make):
 
 
 def test_xgboost_predicts_relative_throughput():
-    space = spaces()["tiled"]
-    observations = observe(space, space.sample(200, np.random.default_rng(0)))
+    space, configs = drawn(200)
+    observations = observe(space, configs)
     scores = fitted(maker(XGBoostOptions()), space, observations).predict(observations.configs)
     assert np.abs(scores - observations.relative_throughput).max() < 0.1
 
 
 def test_more_leaves_of_lightgbm_fit_closer():
-    space = spaces()["tiled"]
-    observations = observe(space, space.sample(200, np.random.default_rng(0)))
+    space, configs = drawn(200)
+    observations = observe(space, configs)
     coarse, fine = (
         fitted(maker(LightGBMOptions(num_leaves=leaves, rounds=20)), space, observations)
         for leaves in (2, 16)

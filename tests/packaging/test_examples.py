@@ -74,6 +74,7 @@ def test_the_wheel_of_an_operator_registers_and_workers_find_it(gram, with_gram,
     assert set(operator["best"]) == {"rows", "columns"}
 
 
+@pytest.mark.full
 def test_workers_find_an_operator_where_it_lies(gram, tmp_path):
     """They build its kernels, and it is not installed anywhere."""
     more = ("budget.measurements=1", "baselines=[]")
@@ -99,11 +100,13 @@ def printed(environment, folder, *words):
     return completed([sys.executable, "-m", *words], env=environment, cwd=folder).stdout
 
 
+@pytest.mark.full
 def test_its_own_tests_pass_on_the_wheel(climb, with_climb, tmp_path):
     quiet = ("pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, "-c", "/dev/null")
     assert "8 passed" in printed(with_climb, tmp_path, *quiet, climb / "tests")
 
 
+@pytest.mark.full
 def test_its_suite_of_a_bench_is_read(climb, with_climb, tmp_path):
     words = ("chameleon_cli", "bench", climb / "bench.yaml", "--dry-run")
     assert "hill-climb" in printed(with_climb, tmp_path, *words)

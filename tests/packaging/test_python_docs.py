@@ -26,6 +26,7 @@ def run_example(function):
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
+@pytest.mark.full
 def test_the_example_of_each_function_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # In this order: the last one reads the folder of the one before.

@@ -43,6 +43,7 @@ def test_on_a_gpu_it_is_the_source_of_its_kernels():
     assert "__global__" in texts["kernel.cu"]
 
 
+@pytest.mark.full
 def test_after_an_export_of_the_same_process_it_is_still_listed():
     with machine_code_context(tvm.target.Target(A100)):
         texts = _listed(A100)

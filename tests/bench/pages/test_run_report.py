@@ -20,7 +20,13 @@ from chameleon_core._task import Task
 from chameleon_core.api import RecordStore
 from chameleon_core.plugin_api import Disturbance
 from stopping import StopAfter, interrupted
-from synthetic import ModelOptions, SyntheticFrontend, SyntheticRunner, measurements_in
+from synthetic import (
+    ModelOptions,
+    SyntheticFrontend,
+    SyntheticNetwork,
+    SyntheticRunner,
+    measurements_in,
+)
 
 VOID = {"meta", "link", "br"}
 
@@ -72,20 +78,10 @@ KERNELS = [
 ]
 
 
-class Networked(SyntheticFrontend):
+class Networked(SyntheticNetwork):
     """Delivers a network, profiled."""
 
-    def deliver(self, delivery):
-        delivery.folder.mkdir()
-        return {
-            "latency_seconds": 0.008,
-            "untuned_seconds": 1.8,
-            "rivals": {"torch": 0.016},
-            "max_relative_error": 1e-6,
-            "kernels": KERNELS,
-            "layout": {"layout": "NHWC", "summary": "NHWC, by dice"},
-            "folder": str(delivery.folder),
-        }
+    more = {"kernels": KERNELS, "layout": {"layout": "NHWC", "summary": "NHWC, by dice"}}
 
 
 ROW = ("operator", "contender", "seconds", "delivered as")
@@ -95,13 +91,7 @@ class Failing(SyntheticFrontend):
     """Delivers nothing."""
 
     def deliver(self, delivery):
-        return {
-            "latency_seconds": None,
-            "untuned_seconds": None,
-            "rivals": {},
-            "max_relative_error": None,
-            "failure": "the kernel of op0 is to blame",
-        }
+        return {"failure": "the kernel of op0 is to blame"}
 
 
 def stopped(pipeline, batches):
@@ -215,12 +205,11 @@ ALTERNATIVE = {"name": "op0 int8", "tuned": True, "calls": 1, "seconds": 0.001}
 class Mixed(Networked):
     """Delivers one of two operators in another type, in one of its places."""
 
+    more = {**Networked.more, "kernels": [*KERNELS, ALTERNATIVE]}
+
     def tasks(self, target):
         first, second = super().tasks(target)
         return [first, attrs.evolve(second, name="op0 int8", alternative_of="op0")]
-
-    def deliver(self, delivery):
-        return {**super().deliver(delivery), "kernels": [*KERNELS, ALTERNATIVE]}
 
 
 def test_an_operator_in_another_type_has_one_row(delivered_by):

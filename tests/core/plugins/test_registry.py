@@ -349,8 +349,3 @@ def test_the_examples_of_events_hear_a_run(tmp_path):
     checks = {"chameleon_check_started", "chameleon_check_finished"}
     assert heard == {spec.__name__ for spec in EVENTS} - checks
     assert not [line for line in said if line["event"] == "event_hook_left_out"]
-
-
-def test_a_noun_may_be_another_word_than_the_name():
-    assert KINDS["cost_models"].noun == "cost model"
-    assert KINDS["targets"].noun == "target resolver"

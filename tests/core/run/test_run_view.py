@@ -18,7 +18,7 @@ from stopping import StopAfter, interrupted
 from synthetic import (
     RunnerOptions,
     SyntheticExplorer,
-    SyntheticFrontend,
+    SyntheticNetwork,
     SyntheticRunner,
 )
 
@@ -34,21 +34,11 @@ class Raising(SyntheticExplorer):
         return super().explore(*args, **options)
 
 
-class Network(SyntheticFrontend):
-    """Delivers a network, timed."""
+class Network(SyntheticNetwork):
+    """Is checked beforehand."""
 
     def check(self, target, threads, earlier):
         return {"summary": "fine"}
-
-    def deliver(self, delivery):
-        delivery.folder.mkdir()
-        return {
-            "latency_seconds": 0.008,
-            "untuned_seconds": 1.8,
-            "rivals": {"torch": 0.016},
-            "max_relative_error": 1e-6,
-            "folder": str(delivery.folder),
-        }
 
 
 class Untimed(Network):

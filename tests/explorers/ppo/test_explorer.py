@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from marks import full
 
 torch = pytest.importorskip("torch")
 
@@ -79,7 +80,7 @@ def explored(chosen, space, score=corner, *, rounds=1, count=16, seed=3):
 
 
 @pytest.mark.parametrize(
-    ("preset", "steps"), [({}, 100), (PPO_PAPER, 400)], ids=["default", "paper"]
+    ("preset", "steps"), [({}, 100), full(PPO_PAPER, 400)], ids=["default", "paper"]
 )
 def test_it_beats_as_many_random_configurations(preset, steps):
     space = wide()
@@ -91,6 +92,7 @@ def test_it_beats_as_many_random_configurations(preset, steps):
         assert batch.scores.mean() > np.sort(random)[-16:].mean()
 
 
+@pytest.mark.full
 def test_learning_is_what_helps():
     # Without restarts and elites only the policy can tell good moves from bad ones.
     plain = {"restarts": 0.0, "elites": 0, "keep_best": False, "reward": "improvement"}

@@ -50,6 +50,19 @@ def delivered(tmp_path, eager_is_slow, monkeypatch):
 
 
 @pytest.fixture
+def exported(tmp_path, eager_is_slow, monkeypatch):
+    """Lets networks be delivered that compute what is exported for them, without a run."""
+
+    def folder(delivery):
+        delivery.prepare()
+        network = Network(torch.export.load(delivery._program).module())
+        monkeypatch.setattr(backend, "load", lambda *_, **__: network)
+        return tmp_path / "nowhere"
+
+    monkeypatch.setattr(deliveries.Delivery, "folder", folder)
+
+
+@pytest.fixture
 def weighted(tmp_path, eager_is_slow, monkeypatch):
     """A graph of a weight and a tensor, which a network in ``run`` doubles; counts its loads."""
     load = loads(monkeypatch, run=Network())

@@ -13,7 +13,7 @@ PRODUCT = torch.fx.symbolic_trace(lambda w, x: (w * x,))
 
 
 class Network:
-    """A delivered network of a function of one tensor; ``seen`` has what it was called with."""
+    """A delivered network of a function of tensors; ``seen`` has what it was called with."""
 
     def __init__(self, function=lambda x: (x * 2.0,)):
         self.function, self.seen = function, []
@@ -23,7 +23,7 @@ class Network:
 
     def outputs(self, arrays):
         self.seen.append(arrays)
-        answer = self.function(torch.from_numpy(arrays[0]))
+        answer = self.function(*map(torch.from_numpy, arrays))
         return [np.array(value.numpy(), order="C") for value in answer]
 
     def close(self):

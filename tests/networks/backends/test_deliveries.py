@@ -322,11 +322,13 @@ def test_a_graph_is_rewritten_once_for_its_check_and_its_import(tmp_path, monkey
     assert rewrite.call_count == 1
 
 
+@pytest.mark.full
 def test_the_backend_imports_nothing_that_only_a_first_process_needs(run_python):
     program = "import sys, chameleon_networks._backends.torch_graphs; print(*sys.modules)"
     assert not [name for name in run_python(program).split() if name.startswith(UNUSED)]
 
 
+@pytest.mark.full
 def test_an_idle_run_imports_no_rich_tracebacks(run_python):
     program = "import sys, chameleon_networks._backends.idle_run as child\n"
     program += "sys.stdin = open('/dev/null'); child.wait(); print('rich' in sys.modules)"

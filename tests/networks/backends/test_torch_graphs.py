@@ -289,7 +289,7 @@ def test_outputs_share_memory_and_have_strides_as_torchs_do(delivered):
         expected[1].zero_()
 
 
-def test_outputs_that_are_views_of_arguments_stay_views(eager_is_slow):
+def test_outputs_that_are_views_of_arguments_stay_views(exported):
     """A graph break behind a view gives such a graph."""
 
     def views(x, y):
@@ -306,7 +306,7 @@ def test_outputs_that_are_views_of_arguments_stay_views(eager_is_slow):
     assert not stays(logs)
 
 
-def test_a_tensor_that_was_made_in_inference_mode_may_change(eager_is_slow):
+def test_a_tensor_that_was_made_in_inference_mode_may_change(exported):
     net, x = nn.Linear(8, 4), torch.randn(3, 8)
     with torch.inference_mode(), capture_logs() as logs:
         net.register_buffer("kept", torch.ones(4))
@@ -380,7 +380,7 @@ def test_a_network_computes_beside_a_view_of_a_parameter(delivered):
     assert not stays(logs)
 
 
-def test_views_of_arguments_are_torchs(cache, eager_is_slow):
+def test_views_of_arguments_are_torchs(exported):
     """torch does not trace anew for another place in memory."""
     memory = torch.arange(8.0)
     function = lambda x: (x.as_strided((2,), (1,), 0), x * 2.0, x[1:], x.view(torch.int32))  # noqa: E731

@@ -144,7 +144,9 @@ def test_commands_that_show_a_run_run_nothing(chameleon, marker, target):
     assert not marker.exists()
 
 
-def test_a_task_file_runs_nothing_unasked(chameleon, marker, target):
+@pytest.fixture
+def task_file(marker, target):
+    """A file with a task that carries code, and a pipeline that reads it."""
     task = _function_task(marker, target)
     file = marker.parent / "tasks.json"
     file.write_text(json.dumps([task.to_json()]))
@@ -158,11 +160,20 @@ def test_a_task_file_runs_nothing_unasked(chameleon, marker, target):
         "output": str(marker.parent / "run"),
     }
     (marker.parent / "p.yaml").write_text(json.dumps(pipeline))
+    return file
+
+
+def test_a_task_file_runs_nothing_unasked(chameleon, marker, task_file):
     finished = chameleon("run", marker.parent / "p.yaml", "--json")
     assert finished.returncode == 2, finished.stderr
-    assert f"task 'f' of {file} carries code" in finished.stderr
+    assert f"task 'f' of {task_file} carries code" in finished.stderr
     assert "trust_source: true" in finished.stderr
     assert not marker.exists()
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("task_file")
+def test_a_task_file_runs_its_code_if_asked_to(chameleon, marker):
     words = ("--json", "--set", "model.tasks.trust_source=true")
     finished = chameleon("run", marker.parent / "p.yaml", *words)
     assert finished.returncode == 0, finished.stderr

@@ -130,6 +130,7 @@ def test_what_runs_elsewhere_is_refused(target, said, tmp_path):
     assert not (tmp_path / "one").exists()
 
 
+@pytest.mark.full
 def test_a_run_without_measurements_is_exported(tmp_path):
     operator = {"dense": {"input": [8, 16], "units": 16, "name": "product"}}
     document = {"model": {"operators": [operator]}, "baselines": []}

@@ -11,6 +11,7 @@ from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.operators import count_unfused_operators
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
+from marks import full
 
 from ..lowering.networks import Many  # noqa: TID252 - shared by folders
 
@@ -201,7 +202,7 @@ class Convolved(torch.nn.Module):
         return last(mixed.reshape(batch, WIDTH, tokens))
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("layout", [full("NCHW"), "NHWC"])
 def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target, deliver):
     torch.manual_seed(0)
     network, inputs = Convolved().eval(), (states().transpose(1, 2).contiguous(),)
@@ -258,7 +259,7 @@ TWO_MASKS = {
 }
 
 
-@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("constant", [False, full(True)])
 def test_rows_that_two_masks_hide_are_those_of_torch(constant, deliver):
     one, two = seen(1, 1, TOKENS, TOKENS), seen(1, 1, TOKENS, TOKENS).flip(3)
     for row, (first, second) in enumerate([(1, 1), (1, 0), (0, 1)]):
@@ -360,13 +361,6 @@ def test_networks_of_a_library(name, kind):
     assert not {"nn.softmax", "where", "split", "matmul"} & set(rest)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "kind"), [("bert", "eager"), ("vit", "sdpa")])
-def test_networks_of_a_library_compute_the_same(name, kind, deliver):
-    network, inputs = network_of(name, kind)
-    check_outputs(network, imported(network, inputs), deliver, inputs, tolerance=1e-4)
-
-
 @pytest.mark.parametrize(
     "test",
     [
@@ -377,7 +371,7 @@ def test_networks_of_a_library_compute_the_same(name, kind, deliver):
     ],
     ids=["other numbers", "columns of the mask", "columns of scores", "constant"],
 )
-def test_zeros_elsewhere_than_in_hidden_rows_are_no_attention(deliver, test):
+def test_zeros_elsewhere_than_in_hidden_rows_are_no_attention(test):
     def zeroed(query, key, value, mask):
         scores = query @ key.transpose(-1, -2) + mask
         return torch.where(test(mask, scores), 0.0, torch.softmax(scores, dim=-1)) @ value
@@ -385,9 +379,7 @@ def test_zeros_elsewhere_than_in_hidden_rows_are_no_attention(deliver, test):
     mask = torch.zeros(TOKENS, TOKENS)
     mask[:, 2] = -math.inf
     network, inputs = Projected(zeroed).eval(), (states(), mask)
-    module = imported(network, inputs)
-    assert not attentions(find_fusions(module))
-    check_outputs(network, module, deliver, inputs)
+    assert not attentions(find_fusions(imported(network, inputs)))
 
 
 HIDDEN = seen(1, 1, TOKENS, TOKENS)

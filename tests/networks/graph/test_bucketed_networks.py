@@ -15,6 +15,7 @@ from chameleon_networks._frontends.bucketed import BucketedFrontend, make_fronte
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import OnnxOptions, TorchOptions
 from chameleon_networks._shapes import Buckets
+from marks import full
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
 from ..onnx_files import onnx_file  # noqa: TID252
@@ -39,6 +40,7 @@ def delivered(networks, delivery_into, tmp_path_factory):
     return source, delivery, result
 
 
+@pytest.mark.full
 def test_a_folder_has_a_network_for_each_bucket(delivered):
     source, delivery, result = delivered
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
@@ -70,6 +72,7 @@ def test_a_folder_has_a_network_for_each_bucket(delivered):
     assert result.latency_seconds is None
 
 
+@pytest.mark.full
 def test_weights_that_are_the_same_are_there_once(delivered):
     _, delivery, _ = delivered
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
@@ -107,6 +110,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.full
 def test_a_fresh_process_needs_tvm_alone(delivered, run_python):
     _, delivery, _ = delivered
     assert run_python(SCRIPT, cwd=delivery.folder).splitlines() == [
@@ -120,6 +124,7 @@ def test_a_fresh_process_needs_tvm_alone(delivered, run_python):
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("length", [1, 4, 9, 12])
 def test_answers_are_the_frameworks_for_any_length(delivered, length):
     source, delivery, _ = delivered
@@ -186,9 +191,9 @@ def make():
 @pytest.mark.parametrize(
     ("branch", "asked"),
     [
-        ("x.shape[1] <= 16", "13 padded to 24"),
+        full("x.shape[1] <= 16", "13 padded to 24"),
         ("x.shape[1] == 11", "11 padded to 12"),
-        ("14 < x.shape[1] < 17", "15 padded to 24"),
+        full("14 < x.shape[1] < 17", "15 padded to 24"),
     ],
 )
 def test_a_branch_by_the_length_inside_of_a_bucket_is_refused(tmp_path, branch, asked):
@@ -201,6 +206,7 @@ def test_a_branch_by_the_length_inside_of_a_bucket_is_refused(tmp_path, branch, 
     assert source.network.padding_checked is False
 
 
+@pytest.mark.full
 def test_lengths_that_the_framework_refuses_are_not_tested(tmp_path):
     file = tmp_path / "branching.py"
     file.write_text(BRANCHING.format(branch="x.unfold(1, 3, 1) is None"))
@@ -211,7 +217,7 @@ def test_lengths_that_the_framework_refuses_are_not_tested(tmp_path):
     assert "length 11 padded to 12, length 13 padded to 24" in said
 
 
-@pytest.mark.parametrize("extremum", ["Max", "Min"])
+@pytest.mark.parametrize("extremum", ["Max", full("Min")])
 def test_padding_beside_numbers_of_one_sign(tmp_path, extremum):
     # The zeros change no extremum of numbers with both signs.
     text = f"""(float[1, n] x) => (float[1] y) {{

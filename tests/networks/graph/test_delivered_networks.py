@@ -21,6 +21,7 @@ from chameleon_networks._importers.sources import BuiltinNetwork, OnnxNetwork
 from chameleon_system._permissions import AMX, request_permission
 from chameleon_system._processes.child import ChildProcess
 from chameleon_tvm._device.targets import TVMTargets
+from marks import full
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 
 @pytest.mark.parametrize(
     "network",
-    ["resnet_small", pytest.param("mobilenet_small", marks=pytest.mark.long), "bert_small"],
+    ["resnet_small", pytest.param("mobilenet_small", marks=pytest.mark.long), full("bert_small")],
 )
 def test_small_networks_are_delivered(network, frontend, delivered):
     source = frontend(network)
@@ -120,6 +121,7 @@ def test_an_onnx_file_is_delivered_without_onnxruntime(delivery_of, tmp_path, mo
     assert result.max_relative_error < 1e-5
 
 
+@pytest.mark.full
 def test_a_network_that_nothing_else_runs_is_delivered_but_not_verified(
     delivery_of, tmp_path, monkeypatch
 ):
@@ -196,6 +198,7 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
     assert not delivery.folder.exists()
 
 
+@pytest.mark.full
 def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refused(
     tiny, delivery_of, monkeypatch
 ):

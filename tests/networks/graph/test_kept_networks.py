@@ -379,6 +379,7 @@ def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypa
     assert result.max_relative_error < 1e-5
 
 
+@pytest.mark.full
 def test_a_network_is_read_here_if_the_other_process_dies(tmp_path, monkeypatch, unmeasured):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     network = BuiltinNetwork(attrs.evolve(SMALL, compare=False))

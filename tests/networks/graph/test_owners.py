@@ -138,6 +138,7 @@ def test_nodes_of_an_onnx_file(tmp_path):
     assert [task.name for task in tasks] == ["/body/MatMul 4x5 @3", "dense_1 5x4 @3"]
 
 
+@pytest.mark.full
 def test_what_torch_exports_to_onnx_keeps_the_names_of_modules(nets, tmp_path, capfd):
     pytest.importorskip("onnxscript")
     network, example = named_object(f"{nets}:convolutions", "test")()

@@ -140,6 +140,7 @@ def test_its_process_says_no_precision_of_what_is_in_float32(tiny):
         assert process.answer == {"default": "float32"}
 
 
+@pytest.mark.full
 def test_openvino_says_what_it_would_compute_in_by_itself(tiny):
     pytest.importorskip("openvino")
     with (
@@ -174,6 +175,7 @@ def compare(tiny):
     return OnnxNetwork(attrs.evolve(tiny.options, compare=True, in_place=False))
 
 
+@pytest.mark.full
 def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
     compare, deliver, monkeypatch
 ):

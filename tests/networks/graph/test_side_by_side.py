@@ -49,6 +49,7 @@ def test_what_fails_is_left_out_with_its_reason(tiny, monkeypatch):
     assert result.about == {}, "no other precision was asked for"
 
 
+@pytest.mark.full
 def test_errors_are_those_against_the_reference(tiny, monkeypatch):
     pytest.importorskip("openvino")
     asked = Compared(

@@ -24,6 +24,7 @@ from chameleon_networks._importers.options import (
 from chameleon_networks._importers.torch import programs as torch_programs
 from chameleon_tvm._sources import named_object
 from chameleon_tvm.api import Conv2dSpec
+from marks import full
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -310,7 +311,7 @@ def test_a_file_that_is_no_saved_program(tmp_path):
 @pytest.mark.parametrize(
     ("network", "expected"),
     [
-        ("resnet_small", [*[("conv2d", 1)] * 6, ("dense", 1)]),
+        full("resnet_small", [*[("conv2d", 1)] * 6, ("dense", 1)]),
         ("bert_small", [("dense", 6), ("attention", 2), *[("dense", 2)] * 3]),
     ],
 )

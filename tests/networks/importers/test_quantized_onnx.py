@@ -88,21 +88,20 @@ class Images(quantization.CalibrationDataReader):
         return {"image": self._left.pop()} if self._left else None
 
 
+def quantized(real, file, activations, weights, **options):
+    """The network of a file, as onnxruntime quantizes it into another file."""
+    types = {"activation_type": activations, "weight_type": weights}
+    types = {name: quantization.QuantType[kind] for name, kind in types.items()}
+    quantization.quantize_static(real, file, Images(), **types, **options)
+    return OnnxNetwork(OnnxOptions(source=str(file), compare=False))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
 def test_networks_that_onnxruntime_quantized(real, tmp_path, form, activations, as_guessed):
-    file = tmp_path / "network.onnx"
-    quantization.quantize_static(
-        real,
-        file,
-        Images(),
-        quant_format=quantization.QuantFormat[form],
-        per_channel=True,
-        activation_type=quantization.QuantType[activations],
-        weight_type=quantization.QuantType.QInt8,
-    )
-    network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
+    options = {"quant_format": quantization.QuantFormat[form], "per_channel": True}
+    network = quantized(real, tmp_path / "network.onnx", activations, "QInt8", **options)
     assert network.frameworks[0] == ONNXRUNTIME_FLOAT32
     fusions = prepared_network(network)[1]
     assert [fusion.spec.dtype for fusion in fusions] == ["int8"] * 4
@@ -114,6 +113,7 @@ def test_networks_that_onnxruntime_quantized(real, tmp_path, form, activations, 
     assert np.abs(got - wanted).max() <= np.abs(wanted).max() / 100
 
 
+@pytest.mark.full
 def test_a_network_is_verified_by_what_it_means(delivery_into, tmp_path):
     # Of weights of 8 bits, onnxruntime's own kernels may saturate sums.
     graph, made = standard_chain(0, bits=8)
@@ -231,15 +231,7 @@ def test_softmax_and_where_between_quantized_tensors(tmp_path, version, axis, as
 
 
 def test_weights_with_a_zero_point_are_computed_in_float32(real, tmp_path):
-    file = tmp_path / "network.onnx"
-    quantization.quantize_static(
-        real,
-        file,
-        Images(),
-        activation_type=quantization.QuantType.QUInt8,
-        weight_type=quantization.QuantType.QUInt8,
-    )
-    network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
+    network = quantized(real, tmp_path / "network.onnx", "QUInt8", "QUInt8")
     assert network.has_quantized_activations
     assert "float32" in {fusion.spec.dtype for fusion in prepared_network(network)[1]}
 

@@ -15,6 +15,7 @@ from chameleon_networks._frameworks.inference import TORCH
 from chameleon_networks._graph.operators import count_unfused_operators
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import TorchNetwork
+from marks import full
 
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
 
@@ -109,7 +110,7 @@ def source(tmp_path):
     return file
 
 
-@pytest.mark.parametrize("function", ["network", "exported"])
+@pytest.mark.parametrize("function", [full("network"), "exported"])
 def test_programs_of_pt2e(source, as_guessed, function):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
     module, fusions = prepared_network(network)

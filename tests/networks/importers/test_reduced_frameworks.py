@@ -75,6 +75,7 @@ def test_what_is_missing_is_named(source, monkeypatch):
     assert onnx.needed(FORMS) == ("onnxruntime", "onnx"), "a file needs no exporter"
 
 
+@pytest.mark.full
 def test_openvino_as_it_comes_says_what_it_took(source, inputs):
     pytest.importorskip("openvino")
     [reduced] = [
@@ -121,14 +122,14 @@ def test_openvino_converts_a_network_once_if_it_runs_it_in_another_dtype_too(
         assert file.stat().st_mtime_ns == written, "another process may use it"
 
 
-def test_openvino_is_not_said_to_compute_in_what_it_does_not(source, monkeypatch):
+def test_openvino_is_not_said_to_compute_in_what_it_does_not(tiny, monkeypatch):
     pytest.importorskip("openvino")
     monkeypatch.setattr(inference, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
     with pytest.raises(ConfigError, match="asked for bfloat16 it computes in float32"):
-        framework_named("openvino bfloat16").opened(source.forms, [], threads=1)
+        framework_named("openvino bfloat16").opened(tiny.forms, [], threads=1)
 
 
-@pytest.mark.parametrize("network", ["torch", "onnx"])
+@pytest.mark.parametrize("network", [pytest.param("torch", marks=pytest.mark.full), "onnx"])
 def test_onnxruntime_computes_in_int8(network, source, tiny):
     pytest.importorskip("onnxscript")
     chosen = source if network == "torch" else tiny

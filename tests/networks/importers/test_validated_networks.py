@@ -8,6 +8,7 @@ import pytest
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ExitCode
 from chameleon_networks._importers.torch.inference import evaluated
+from marks import full
 from structlog.testing import capture_logs
 from torch import nn
 
@@ -38,7 +39,7 @@ def pipeline(tmp_path):
 @pytest.mark.parametrize(
     ("batch", "last", "said"),
     [
-        (
+        full(
             1,
             "RandomUniformLike",
             "node 'last' (RandomUniformLike) cannot be compiled: the compiler has no such operator",

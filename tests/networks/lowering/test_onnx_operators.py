@@ -211,6 +211,7 @@ def test_a_later_node_may_use_a_name_of_an_inner_graph():
     np.testing.assert_allclose(z, onnxruntimes_numbers(model, inputs)[0], rtol=1e-5)
 
 
+@pytest.mark.full
 def test_a_fresh_process_reads_functions(tmp_path, run_python):
     """Other tests import modules of ONNX that Chameleon needs, too."""
     text = """(float[2] x) => (float[2] y) { y = my.scaled(x) }

@@ -95,6 +95,7 @@ def _task(run):
     return Task(**operator["task"])
 
 
+@pytest.mark.full
 def test_tvm_alone_applies_the_database(sketched, tmp_path, run_python):
     folder = tmp_path / "database"
     words = ("export", sketched, "--to", "metaschedule", "-o", folder)
@@ -161,8 +162,8 @@ def test_tvm_alone_runs_the_exported_text(space, tmp_path, request, run_python):
     assert modules == "[]"
 
 
-def test_operators_can_be_chosen(sketched, tmp_path):
-    words = ("export", sketched, "--to", "tvmscript", "-o", tmp_path / "text", "--task", "smal")
+def test_operators_can_be_chosen(templated, tmp_path):
+    words = ("export", templated, "--to", "tvmscript", "-o", tmp_path / "text", "--task", "smal")
     code, _, stderr = _chameleon(*words)
     assert code == 2
     assert "no measured operator 'smal'; did you mean 'small'?" in stderr

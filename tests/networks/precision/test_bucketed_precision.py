@@ -236,6 +236,7 @@ def _error(folder, source, length):
     )
 
 
+@pytest.mark.full
 def test_each_bucket_has_ranges_of_its_own_batches(settled):
     types = {name: settled["buckets"][name]["types"] for name in BUCKETS}
     assert [bucket["types"] for bucket in types.values()] == [["int8"], ["int8"]]
@@ -244,6 +245,7 @@ def test_each_bucket_has_ranges_of_its_own_batches(settled):
     assert short != long
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("length", [1, 3, 4, 8, 12])
 def test_answers_of_any_length_are_within_the_bound(delivered, source, length):
     result, folder = delivered
@@ -251,6 +253,7 @@ def test_answers_of_any_length_are_within_the_bound(delivered, source, length):
     assert 1e-5 < _error(folder, source, length) < 0.1
 
 
+@pytest.mark.full
 def test_the_result_says_which_types_each_bucket_has(delivered):
     result, folder = delivered
     assert result.precision == "int8"

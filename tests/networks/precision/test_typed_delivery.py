@@ -96,6 +96,7 @@ def test_int8_is_delivered_where_it_is_faster(whole, tiny):
     assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {"int8"}
 
 
+@pytest.mark.full
 def test_a_bound_between_gives_some_operators_in_int8(deliver, whole, tiny):
     errors = [row.error for row in whole[0].front]
     bound = 1.05 * errors[len(errors) // 2]
@@ -197,6 +198,7 @@ def test_types_are_chosen_by_what_operators_take_in_networks(deliver, monkeypatc
     assert min(row.seconds for row in result.front) < 3.5e-3
 
 
+@pytest.mark.full
 def test_types_are_chosen_by_what_is_measured_alone_where_networks_cannot_be_profiled(deliver):
     def failing(*_):
         raise ChameleonError("the process ended", hint="")

@@ -10,6 +10,7 @@ import pytest
 from chameleon_networks._artifact.load import load
 from chameleon_networks._delivery.deliver import replace
 from chameleon_networks._graph.relax_utils import relax
+from marks import full
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
 from ..modules import module_of  # noqa: TID252 - shared by folders
@@ -108,7 +109,7 @@ def _state():
     return counts[0], counts[1], maps, resident
 
 
-@pytest.mark.parametrize("closing", ["close", "with", "forget"])
+@pytest.mark.parametrize("closing", [full("close"), full("with"), "forget"])
 def test_nothing_is_left_of_closed_networks(called, closing):
     def use():
         network = load(called.path, threads=3, instances=2)

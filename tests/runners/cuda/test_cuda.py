@@ -111,13 +111,15 @@ def test_clocks_are_for_the_record(smi):
     assert read_gpu_state(0).slowed_down is False
 
 
+MODEL = (
+    "model: {operators: [dense: {input: [16, 64], units: 64}]}\ntarget: nvidia/nvidia-h100\n"
+    "budget: {measurements: 2}\n"
+)
+
+
 def test_a_pipeline_without_a_gpu_ends_with_a_hint(tmp_path, smi, capsys):
     file = tmp_path / "pipeline.yaml"
-    file.write_text(
-        "model: {operators: [dense: {input: [16, 64], units: 64}]}\n"
-        "target: nvidia/nvidia-h100\nspace: sketch\nrunner: cuda\n"
-        f"budget: {{measurements: 2}}\noutput: {tmp_path / 'run'}\n"
-    )
+    file.write_text(f"{MODEL}space: sketch\nrunner: cuda\noutput: {tmp_path / 'run'}\n")
     assert run(["run", str(file)]) == ExitCode.DEVICE
     assert "there is no GPU to measure on" in capsys.readouterr().err
 
@@ -125,9 +127,6 @@ def test_a_pipeline_without_a_gpu_ends_with_a_hint(tmp_path, smi, capsys):
 @pytest.mark.parametrize("devices", [[0, 0], [-1]])
 def test_devices_are_different_indices(tmp_path, devices, capsys):
     file = tmp_path / "pipeline.yaml"
-    file.write_text(
-        "model: {operators: [dense: {input: [16, 64], units: 64}]}\ntarget: nvidia/nvidia-h100\n"
-        f"runner: {{name: cuda, devices: {devices}}}\nbudget: {{measurements: 2}}\n"
-    )
+    file.write_text(f"{MODEL}runner: {{name: cuda, devices: {devices}}}\n")
     assert run(["validate", str(file)]) == ExitCode.USAGE
     assert "indices" in capsys.readouterr().err

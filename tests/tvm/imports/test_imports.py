@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from programs import completed
 
 
@@ -58,6 +59,7 @@ print(type(_ffi_api.GetOp).__name__, type(_ffi_api.RegisterOpAttr).__name__)
 """
 
 
+@pytest.mark.full
 def test_operators_are_named_in_scripts_as_tvm_alone_names_them(run_python):
     alone = run_python(NAMES_IN_SCRIPTS.format(""))
     assert alone.count("\n") > 1000

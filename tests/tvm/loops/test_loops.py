@@ -77,39 +77,26 @@ def _turned_sum(rows, columns):
     )
 
 
-def _joined(rows, columns):
-    """Two arrays beside each other, read under a condition."""
-    x = te.placeholder((rows, columns), name="x")
-    out = te.compute(
-        (rows, 2 * columns),
-        lambda i, c: tirx.if_then_else(c < columns, x[i, c], -x[i, c - columns]),
-        name="out",
-    )
-    return te.create_prim_func([x, out])
+def _wider(times, value):
+    """Functions whose rows are some times as long as those that they read."""
+
+    def made(rows, columns):
+        x = te.placeholder((rows, columns), name="x")
+        shape = (rows, times * columns)
+        out = te.compute(shape, lambda i, c: value(x, columns, i, c), name="out")
+        return te.create_prim_func([x, out])
+
+    return made
 
 
-def _repeated(rows, columns):
-    """Rows beside each other four times, each with its first half and the other one negated."""
-    x = te.placeholder((rows, columns), name="x")
-    out = te.compute(
-        (rows, 4 * columns),
-        lambda i, c: tirx.if_then_else(
-            c % columns < columns // 2, x[i, c % columns], -x[i, c % columns]
-        ),
-        name="out",
-    )
-    return te.create_prim_func([x, out])
-
-
-def _backwards(rows, columns):
-    """Columns in pairs of half a row, the other way round and shifted."""
-    x = te.placeholder((rows, columns), name="x")
-    out = te.compute(
-        (rows, 2 * columns),
-        lambda i, c: x[i, (5 - c) % columns] + x[i, (4 * columns - 1 - c) // 4],
-        name="out",
-    )
-    return te.create_prim_func([x, out])
+# Two arrays beside each other, read under a condition.
+_joined = _wider(2, lambda x, n, i, c: tirx.if_then_else(c < n, x[i, c], -x[i, c - n]))
+# Rows beside each other four times, each with its first half and the other one negated.
+_repeated = _wider(
+    4, lambda x, n, i, c: tirx.if_then_else(c % n < n // 2, x[i, c % n], -x[i, c % n])
+)
+# Columns in pairs of half a row, the other way round and shifted.
+_backwards = _wider(2, lambda x, n, i, c: x[i, (5 - c) % n] + x[i, (4 * n - 1 - c) // 4])
 
 
 def _exactly_backwards(x):

@@ -121,6 +121,7 @@ def test_the_driver_names_a_fault_that_ends_the_process(monkeypatch):
     assert ruins_context(raised.value)
 
 
+@pytest.mark.full
 def test_a_schedule_of_metaschedule_is_exported(native, device, tmp_path):
     operator = DenseSpec(input=(16, 32), units=48)
     task = operator.task("product", native)

@@ -59,6 +59,7 @@ print("tvm" in sys.modules)
 """
 
 
+@pytest.mark.full
 def test_the_second_report_of_a_machine_imports_no_tvm(run_python):
     first, second = (run_python(DESCRIBE).splitlines() for _ in range(2))
     assert (first[1], second[1]) == ("True", "False")

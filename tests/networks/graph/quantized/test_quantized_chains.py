@@ -6,6 +6,7 @@ from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.operators import count_unfused_operators
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import relax
+from marks import full
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from .pieces import Affine, convolution, dense, dequantized, evaluated, weights_of
@@ -162,8 +163,9 @@ def test_a_tensor_is_quantized_once():
     assert fusions[0].inputs == fusions[1].inputs
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize(
+    ("rank", "layout"), [(1, "NCHW"), full(1, "NHWC"), full(3, "NCHW"), (3, "NHWC")]
+)
 def test_other_ranks(deliver, rank, layout):
     def build(emit, x):
         x = DATA.pair(emit, x)

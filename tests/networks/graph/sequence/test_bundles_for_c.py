@@ -3,6 +3,7 @@
 import shutil
 
 import numpy as np
+import pytest
 from chameleon_networks._export.bundles import write_c_bundle
 from chameleon_networks._graph.relax_utils import relax
 from programs import completed
@@ -17,6 +18,7 @@ def _weights(*shape):
     return relax.const(RNG.standard_normal(shape).astype(np.float32))
 
 
+@pytest.mark.full
 def test_a_network_gives_the_same_bits(deliver, tmp_path):
     first, second, product = _weights(16, 3, 3, 3), _weights(16, 16, 3, 3), _weights(16, 10)
 

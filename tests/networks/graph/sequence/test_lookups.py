@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_networks._graph.relax_utils import relax
+from marks import full
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from .image_networks import check, conv, correct, shuffle, unit
@@ -15,7 +16,7 @@ def _moves(network):
     return [name for name in network.kernels if name.startswith(MOVES)]
 
 
-@pytest.mark.parametrize(("batch", "channels"), [(1, 20), (2, 58)])
+@pytest.mark.parametrize(("batch", "channels"), [(1, 20), full(2, 58)])
 def test_a_stage_of_units_moves_nothing(deliver, channels, batch):
     def build(emit, x):
         x = shuffle(emit, emit(op.concat([conv(emit, x, channels)] * 2, axis=1)), 2)
