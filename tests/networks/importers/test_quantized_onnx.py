@@ -197,11 +197,11 @@ def test_sums_of_integers_are_exact(tmp_path, kind, as_guessed):
 
 def test_sums_that_float32_would_round(tmp_path, as_guessed):
     """onnxruntime's kernel for unsigned data saturates sums of two products."""
-    graph, depth = Graph(1), 301
-    numbers = graph.rng.integers(-128, -100, (depth, 3)).astype(np.int8)
+    graph, depth = Graph(1), 901
+    numbers = graph.rng.integers(-128, -100, (depth, 16)).astype(np.int8)
     made = graph.node("MatMulInteger", "image", graph.constant(numbers))
-    network = graph.network(tmp_path / "deep.onnx", (UINT8, (2, depth)), (made, INT32, (2, 3)))
-    data = np.arange(2 * depth, dtype=np.int64).reshape(2, depth) % 56 + 200
+    network = graph.network(tmp_path / "deep.onnx", (UINT8, (2, depth)), (made, INT32, (2, 16)))
+    data = graph.rng.integers(200, 256, (2, depth))
     wanted = data @ numbers.astype(np.int64)
     exact = wanted.astype(np.float32) == wanted
     assert not exact.all()
