@@ -335,7 +335,7 @@ class Expected:
         scales = magnitudes(self._answers)
         for one in self._special:
             problem = one.problem(run, scales, self.tolerance)
-            if problem is not None:
+            if problem:
                 self.wrong = one.special.inputs, one.wrong_output
                 return problem
         return None
