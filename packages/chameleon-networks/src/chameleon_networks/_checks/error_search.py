@@ -33,7 +33,7 @@ SECONDS = 120.0
 """Limit for the search after a failed verification, which may compile a large network often."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(eq=False)
 class ErrorSearch:
     """Compares parts of a compiled network with the values that its framework computes.
 
@@ -47,7 +47,7 @@ class ErrorSearch:
     kernels: Kernels
     target: str
     threads: int
-    seconds: float = float("inf")
+    seconds: float = attrs.field(default=float("inf"), kw_only=True)
 
     def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
         """A sentence that names the operator at which the errors of an output begin.

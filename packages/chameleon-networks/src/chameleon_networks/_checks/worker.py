@@ -341,14 +341,8 @@ class NetworkCheck:
         name = reference.name
         if verdict.problem is not None:
             self.steps.begin("find what fails")
-            search = ErrorSearch(
-                network=self.network,
-                layout=layout,
-                kernels=empty_kernels(self.target),
-                target=self.target,
-                threads=self.threads,
-                seconds=SECONDS,
-            )
+            facts = empty_kernels(self.target), self.target, self.threads
+            search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
             cause = "".join([search.clause(expected), *reference.opinions])
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
         conditioning = expected.conditioning

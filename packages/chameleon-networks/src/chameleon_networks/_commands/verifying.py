@@ -269,14 +269,8 @@ class Comparison:
         """A sentence that names the operator at which the errors of an output begin."""
         if self._is_reduced:
             return "errors are larger than allowed; in reduced precision each operator adds to them"
-        search = ErrorSearch(
-            network=self.network,
-            layout=self.network.layout,
-            kernels=self.kernels,
-            target=self.target,
-            threads=self.threads,
-        )
-        return search.cause(inputs, output, tolerance) or (
+        facts = self.network.layout, self.kernels, self.target, self.threads
+        return ErrorSearch(self.network, *facts).cause(inputs, output, tolerance) or (
             "the delivered network is wrong, but compiled again from the run's records it is "
             "right: deliver it again with `chameleon compile`"
         )

@@ -434,15 +434,9 @@ class DeliverySteps:
     def explain_failure(self, verdict: OutputCheck) -> str:
         """A sentence that says why the network fails, and which tasks' kernels cause it."""
         log.warning("network_fails", problem=verdict.problem)
-        search = ErrorSearch(
-            network=self._settled.network,
-            layout=self._settled.choice.layout,
-            kernels=self.kernels,
-            target=self.target,
-            threads=self.threads,
-            seconds=SECONDS,
-        )
-        cause = search.clause(self.expected)
+        network, layout = self._settled.network, self._settled.choice.layout
+        facts = self.kernels, self.target, self.threads
+        cause = ErrorSearch(network, layout, *facts, seconds=SECONDS).clause(self.expected)
         keys = find_wrong_kernels(self, list(self.kernels.winners))
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
         blame = f"the kernel of {names} is to blame" if keys else _NOT_A_KERNEL

@@ -119,7 +119,7 @@ def compile_with_torch(network: Any) -> Any:
     return torch.compile(network)
 
 
-def _like(example: Any, value: Any) -> Any:
+def like(example: Any, value: Any) -> Any:
     """A tensor with the dtype of an example, and with its order in memory, which networks see."""
     value = value.to(example.dtype)
     if example.is_contiguous() or example.shape != value.shape or 0 in example.stride():
@@ -140,7 +140,7 @@ def torch_inference(network: Any, program: Any) -> Network:
             # An input that is not a tensor, such as a flag, keeps its value from the export of the
             # program.
             leaves = [
-                _like(example, next(converted)) if isinstance(example, torch.Tensor) else example
+                like(example, next(converted)) if isinstance(example, torch.Tensor) else example
                 for example in examples
             ]
             positional, keywords = tree.tree_unflatten(leaves, structure)
