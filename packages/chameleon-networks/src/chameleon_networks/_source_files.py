@@ -126,7 +126,7 @@ def _watch_reader(module: str) -> None:
 
     # Other modules may have imported the function before.
     for holder in (owner, *sys.modules.values()):
-        if vars(holder).get(name) is read:
+        if getattr(holder, "__dict__", {}).get(name) is read:  # a name may stand for None
             setattr(holder, name, noted)
 
 
