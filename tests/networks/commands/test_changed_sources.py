@@ -1,10 +1,14 @@
 """A model, its weights or its data that changed since a run are noticed by every command."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import torch
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ExitCode
 from chameleon_networks import load
@@ -14,6 +18,7 @@ from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import OnnxNetwork, TorchNetwork
 from chameleon_networks._quantize.calibration_batches import user_samples
 from chameleon_networks._source_files import watched
+from safetensors.torch import save_file
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -108,6 +113,41 @@ def test_a_function_has_the_files_that_it_reads(module):
     network.input_names()
     names = {"model.py", "helper.py", "numbers.npy"}
     assert set(network.sources) == {str(module.with_name(name)) for name in names}
+
+
+READS = """
+import sys
+from pathlib import Path
+from chameleon_networks._source_files import watched
+
+folder, sources = Path(sys.argv[1]), {}
+with watched(sources):
+    import h5py, numpy, safetensors.torch, torch
+    safetensors.torch.load_file(folder / "a.safetensors")
+    with safetensors.safe_open(filename=str(folder / "b.safetensors"), framework="np"):
+        pass
+    torch.from_file(str(folder / "c"), size=2)
+    numpy.memmap(folder / "d", mode="r")
+    torch.load(folder / "e", mmap=True)
+    assert isinstance(h5py.File(folder / "f"), h5py.File)
+print(*sorted(Path(name).name for name in sources if Path(name).parent == folder))
+"""
+
+
+def test_libraries_that_open_files_themselves(tmp_path):
+    for name in ("a", "b"):
+        save_file({"x": torch.ones(2)}, tmp_path / f"{name}.safetensors")
+    for name in "cdf":
+        (tmp_path / name).write_bytes(bytes(8))
+    torch.save({"x": torch.ones(2)}, tmp_path / "e")
+    library = tmp_path / "libraries"
+    library.mkdir()
+    text = "class File:\n    def __init__(self, name): pass"  # the package may not be installed
+    (library / "h5py.py").write_text(text)
+    variables = {**os.environ, "PYTHONPATH": f"{library}:{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, "-c", READS, str(tmp_path)]
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == ["a.safetensors", "b.safetensors", *"cdef"], ended.stderr
 
 
 def test_data_have_the_files_that_they_are_read_from(module, tiny):

@@ -9,6 +9,7 @@ import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_networks._checks import check, worker
 from chameleon_networks._checks.check import CheckReport, tried
+from chameleon_networks._checks.error_search import ErrorSearch
 from chameleon_networks._checks.worker import NetworkCheck
 from chameleon_networks._compile.loop_tasks import LARGE_SHARE
 from chameleon_networks._compile.prepared_networks import prepared_network
@@ -59,6 +60,14 @@ NETS = """
 
     def chaos():
         return Chaos(), torch.ones(32, 256)
+
+    class Window(nn.Module):
+        # The window is of the memory, so that it depends on the order of the axes there.
+        def forward(self, x):
+            return x.as_strided((3, 2), (1, 3)) + x[0, 1]
+
+    def transposed():
+        return Window(), torch.randn(3, 4).t()
 
     class Doubling(nn.Module):
         def forward(self, x):
@@ -148,9 +157,24 @@ def test_no_operator_is_blamed_if_the_network_is_compiled(network, target, monke
         NetworkCheck(network("ordered"), target, 2).report(["NHWC"])
 
 
-@pytest.mark.parametrize("name", ["doubling", "roots"])
+@pytest.mark.parametrize("name", ["doubling", "roots", "transposed"])
 def test_inputs_are_like_the_examples_and_stay_as_they_are(name, network, target):
     assert NetworkCheck(network(name), target, 2).report(["NHWC"]).max_relative_error < 1e-5
+
+
+def test_the_operator_at_which_errors_begin_is_said(network, target, monkeypatch):
+    ordered = network("ordered")
+    [right] = ordered.framework("torch", 1)(ordered.samples(np.random.default_rng(0)))
+    monkeypatch.setattr(worker, "_profiled", lambda *_: ([right + 1], [], None))
+    monkeypatch.setattr(ErrorSearch, "cause", lambda _, *place: f"errors begin in {place[1]}")
+
+    def undecided(reference, _, verdict):
+        reference.opinions.append("!")
+        return verdict
+
+    monkeypatch.setattr(worker.Reference, "arbitrated", undecided)
+    with pytest.raises(ConfigError, match=r"off by .* is allowed; errors begin in 0!"):
+        NetworkCheck(ordered, target, 2).report(["NHWC"])
 
 
 def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):

@@ -194,6 +194,8 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
     doubling(lambda kernels, fusion: kernels.task_of(fusion).name == culprit)
     result = NetworkFrontend(tiny).deliver(delivery)
     assert f"the kernel of {culprit} is to blame" in result.failure
+    assert "; errors begin at " in result.failure
+    assert f"; it has the kernel of {culprit}; " in result.failure
     assert result.max_relative_error > TOLERANCE
     assert not delivery.folder.exists()
 

@@ -132,8 +132,11 @@ def test_a_network_that_is_wrong_for_a_large_mean_alone_is_wrong():
     assert _expected(_centred, mean).verdict(_centred).problem is None
     plain = verify.Expected([[X]], [_centred([X])], lambda: None)
     assert plain.verdict(_squares).problem is None
-    problem = _expected(_centred, mean).verdict(_squares).problem
+    expected = _expected(_centred, mean)
+    problem = expected.verdict(_squares).problem
     assert problem.startswith("with a mean of 1000 as inputs, its outputs are off by")
+    assert expected.wrong is not None
+    assert (expected.wrong[0] is mean.inputs, expected.wrong[1]) == (True, 0)
     far = [np.array([[[4.0], [4.0]]], np.float32)]
     assert _expected(_centred, mean, others=lambda _: [far]).verdict(_squares).problem is None
 

@@ -72,7 +72,9 @@ def test_exact_answers_are_asked_for_where_they_matter_and_once():
     assert (exact.asked, expected.tolerance) == (0, verify.TOLERANCE)
     for _ in range(2):
         assert expected.verdict(_off(0.015)).problem is None
+        assert expected.wrong is None
         assert expected.verdict(_off(0.05)).problem is not None
+        assert expected.wrong == (SAMPLE, 0)
     assert exact.asked == 1
     assert expected.tolerance == pytest.approx(0.02, rel=0.05)
 

@@ -15,6 +15,7 @@ from chameleon_networks._importers.sources import OnnxNetwork
 from onnxruntime import quantization
 
 helper, FLOAT, UINT8 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
+INT32 = onnx.TensorProto.INT32
 SHAPE = (1, 3, 12, 12)
 
 
@@ -192,6 +193,19 @@ def test_sums_of_integers_are_exact(tmp_path, kind, as_guessed):
     else:
         wanted = data @ numbers
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_sums_that_float32_would_round(tmp_path, as_guessed):
+    """onnxruntime's kernel for unsigned data saturates sums of two products."""
+    graph, depth = Graph(1), 901
+    numbers = graph.rng.integers(-128, -100, (depth, 16)).astype(np.int8)
+    made = graph.node("MatMulInteger", "image", graph.constant(numbers))
+    network = graph.network(tmp_path / "deep.onnx", (UINT8, (2, depth)), (made, INT32, (2, 16)))
+    data = graph.rng.integers(200, 256, (2, depth))
+    wanted = data @ numbers.astype(np.int64)
+    exact = wanted.astype(np.float32) == wanted
+    assert not exact.all()
+    np.testing.assert_array_equal(as_guessed(network)(data.astype(np.uint8)), wanted)
 
 
 def test_zero_points_that_are_computed(tmp_path, as_guessed):

@@ -50,6 +50,26 @@ def test_larger_tiles_and_more_channels_lose_more():
     assert expected_error(2, 512) < 1e-5
 
 
+@pytest.mark.parametrize("out", [2, 4])
+@pytest.mark.parametrize("mean", [0, 1, 30, 1000])
+def test_filters_without_a_sum_lose_no_more_than_rounded_inputs(out, mean):
+    """The check of a network allows twice the change that a relative one of 2^-22 causes."""
+    rng, form = np.random.default_rng(0), transforms(out)
+    tiles = (rng.uniform(-1, 1, (64, 16, form.size, form.size)) + mean).astype(np.float32)
+    sobel = np.outer([1, 2, 1], [1, 0, -1])
+    filters = rng.standard_normal((8, 16, 1, 1)) * sobel
+
+    def computed(data, kind):
+        b, a = form.data.astype(kind), form.output.astype(kind)
+        weights = (form.weights @ filters @ form.weights.T).astype(kind)
+        return a @ np.einsum("tcij,ocij->toij", b @ data.astype(kind) @ b.T, weights) @ a.T
+
+    exact = computed(tiles, np.float64)
+    moved = computed(tiles * (1 + 2.0**-22 * rng.choice([-1, 1], tiles.shape)), np.float64)
+    error, allowed = (np.abs(one - exact).max() for one in (computed(tiles, np.float32), moved))
+    assert error <= 2 * allowed + expected_error(out, 16) * np.abs(exact).max()
+
+
 @st.composite
 def convolutions(draw):
     return Conv2dSpec(

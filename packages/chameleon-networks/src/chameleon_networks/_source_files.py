@@ -9,7 +9,8 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, reduce, wraps
+from importlib import import_module
 from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,13 +95,49 @@ def watched_items(items: Callable[[], Iterator[T]], sources: SourceFiles) -> Ite
 _END: Any = object()
 
 
+_READERS = {"safetensors": "safe_open", "h5py": "File.__init__", "torch": "from_file"}
+"""Functions that open files without Python's ``open``, by the module that has them."""
+
+
 @cache
 def _install_hook() -> None:
     """Let Python call a function whenever it opens a file, which cannot be undone."""
+    for module in _READERS.keys() & sys.modules.keys():
+        _watch_reader(module)
     sys.addaudithook(_note_opened)
 
 
+@cache
+def _watch_reader(module: str) -> None:
+    """Let a library's function note the files among its arguments."""
+    try:
+        *owners, name = _READERS[module].split(".")
+        owner = reduce(getattr, owners, import_module(module))
+        read = getattr(owner, name)
+    except (ImportError, AttributeError):
+        return  # the user's code gets the error
+
+    @wraps(read, updated=())
+    def noted(*arguments: Any, **named: Any) -> Any:
+        for value in (*arguments, *named.values()):
+            if isinstance(value, str | bytes | os.PathLike):
+                _note(value)
+        return read(*arguments, **named)
+
+    # Other modules may have imported the function before.
+    for holder in (owner, *sys.modules.values()):
+        if getattr(holder, "__dict__", {}).get(name) is read:  # a name may stand for None
+            setattr(holder, name, noted)
+
+
+def _note(path: Any) -> None:
+    for paths in _open_watches:
+        paths.add(absolute(os.fsdecode(path)))
+
+
 def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "import" and arguments[0] in _READERS:
+        _watch_reader(arguments[0])
     if event != "open" or not _open_watches:
         return
     path, _, flags = arguments
@@ -113,8 +150,7 @@ def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
     if name.endswith(".pyc"):
         with contextlib.suppress(ValueError):
             name = source_from_cache(name)
-    for paths in _open_watches:
-        paths.add(name)
+    _note(name)
 
 
 @cache

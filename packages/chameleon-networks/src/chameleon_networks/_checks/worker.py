@@ -33,6 +33,7 @@ from chameleon_tvm.api import WAY_OUT, first_line
 from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
 from chameleon_networks._checks.check import CheckReport
+from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
 from chameleon_networks._compile.compile import CompiledNetwork, compile_network
 from chameleon_networks._compile.loop_tasks import costly_functions, large_shares
 from chameleon_networks._compile.unsupported_operator import (
@@ -45,6 +46,7 @@ from chameleon_networks._evaluation.profile import Profiler, summed
 from chameleon_networks._evaluation.special_inputs import answered, special_inputs
 from chameleon_networks._evaluation.verify import (
     DRAWS,
+    LARGEST_TOLERANCE,
     Expected,
     OutputCheck,
     Run,
@@ -71,14 +73,17 @@ class Reference:
         name: The name of the reference; before ``wait``, of the one that is tried first.
         expected: The reference's outputs. None before ``wait``, or if no reference is installed.
         seconds: Seconds of one inference, measured in ``wait`` while nothing else runs.
+        opinions: Clauses that say whether other implementations agree with the reference.
     """
 
     def __init__(self, network: ImportedNetwork, threads: int) -> None:
         self.name: str = network.references[0]
         self.expected: Expected | None = None
         self.seconds = math.inf
+        self.opinions: list[str] = []
         self._samples = samples_of(network.samples)
         self._special = special_inputs(network)
+        self._first: Arrays = []
         self._checks: list[SpecialCheck] = []
         self.inputs = self._samples[0]
         self._network = network
@@ -126,6 +131,7 @@ class Reference:
         ]
         if self.seconds >= _SLOW_SECONDS:  # the delivery checks the rest
             self._checks = []
+        self._first = answers
         self.expected = Expected(
             [self.inputs],
             [answers],
@@ -155,6 +161,7 @@ class Reference:
 
     def arbitrated(self, ours: Run, verdict: OutputCheck) -> OutputCheck:
         """Let a third implementation decide whether the network or the reference is wrong."""
+        self.opinions.clear()
         for name in self._network.arbiters:
             if name == self.name:
                 continue
@@ -176,6 +183,9 @@ class Reference:
                 log.warning("reference_is_wrong", reference=self.name, problem=verdict.problem)
                 self.name = name
                 return own
+            theirs = compare_outputs(self._first, answers, tolerance=LARGEST_TOLERANCE)
+            sides = "does not agree" if theirs.problem else "agrees"
+            self.opinions.append(f"; {name} {sides} with {self.name}")
         return verdict
 
     def _timed(self, run: Any) -> list[Arrays]:
@@ -330,7 +340,11 @@ class NetworkCheck:
                 verdict = reference.arbitrated(ours, verdict)
         name = reference.name
         if verdict.problem is not None:
-            raise _WrongOutputsError(f"compared with {name}, {verdict.problem}")
+            self.steps.begin("find what fails")
+            facts = empty_kernels(self.target), self.target, self.threads
+            search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
+            cause = "".join([search.clause(expected), *reference.opinions])
+            raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
         conditioning = expected.conditioning
         # An untuned network may be many times slower than the tuned one. Functions that matter
         # after tuning would seem cheap in comparison, so the framework's time is the scale if it is

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
-import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +16,11 @@ import structlog
 from chameleon_cli.api import print_table, results_alone
 from chameleon_core.api import RunFile, RunView, words
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitCode
-from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
 
-from chameleon_networks._artifact.writer import MANIFEST, manifest_of, read_manifest, write_artifact
+from chameleon_networks._artifact.writer import MANIFEST, read_manifest
+from chameleon_networks._checks.error_search import ErrorSearch
 from chameleon_networks._commands import runs
-from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation import verify
 from chameleon_networks._evaluation.processes import (
@@ -33,13 +30,8 @@ from chameleon_networks._evaluation.processes import (
     reference_process,
 )
 from chameleon_networks._evaluation.special_inputs import special_inputs
-from chameleon_networks._graph.fusion import find_fusions
-from chameleon_networks._graph.prepare import prepare_module
-from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
-from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._quantize.calibration_batches import user_samples
-from chameleon_networks._source_location import SourceLocation
 
 log = structlog.get_logger()
 
@@ -206,10 +198,10 @@ class Comparison:
             for array, error in zip(wanted[0], errors.max(axis=0).tolist(), strict=True)
         )
         wrong = np.argwhere(errors > tolerance).tolist()
-        cause = self.cause(inputs[wrong[0][0]], wrong[0][1], tolerance) if wrong else ""
+        cause = self._cause(inputs[wrong[0][0]], wrong[0][1], tolerance) if wrong else ""
         check, problem = next((pair for pair in found if pair[1]), (None, None))
         if check is not None and not wrong:
-            cause = self.cause(check.special.inputs, check.wrong_output, tolerance)
+            cause = self._cause(check.special.inputs, check.wrong_output, tolerance)
         return Verification(
             reference=reference,
             batches=len(samples),
@@ -273,117 +265,15 @@ class Comparison:
     def _is_reduced(self) -> bool:
         return "max_relative_error" in self.manifest.get("precision", {})
 
-    def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
+    def _cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
         """A sentence that names the operator at which the errors of an output begin."""
         if self._is_reduced:
             return "errors are larger than allowed; in reduced precision each operator adds to them"
-        graph = _Places.of(self.network, output)
-        kernels: dict[Any, frozenset[str]] = {}
-        problems: dict[Any, str | None] = {}
-
-        def fails(variable: Any) -> bool:
-            if variable not in problems:
-                location = graph.locations[variable]
-                [wanted] = self.network.values([location.output], inputs)
-                kernels[variable], got = self._part(graph.numbers[variable], inputs)
-                check = verify.compare_outputs(got, [wanted], tolerance=tolerance)
-                error = check.max_relative_error
-                log.info("part_compared", operator=location.sentence, error=error)
-                problems[variable] = check.problem
-            return problems[variable] is not None
-
-        def begins(variable: Any) -> Any:
-            """The first wrong variable that a wrong variable depends on, by bisection."""
-            before = graph.before(variable)
-            first = bisect.bisect_left(before, True, key=fails)
-            if first < len(before):
-                variable = before[first]
-            # On another branch, an operator may fail although later ones in the order are right.
-            failing = next(filter(fails, graph.parents(variable)), None)
-            return variable if failing is None else begins(failing)
-
-        if graph.last is None or not fails(graph.last):
-            return (
-                "the delivered network is wrong, but compiled again from the run's records it is "
-                "right: deliver it again with `chameleon compile`"
-            )
-        first = begins(graph.last)
-        earlier = frozenset[str]().union(*(kernels[one] for one in graph.parents(first)))
-        new = ", ".join(sorted(kernels[first] - earlier))
-        sentence = f"errors begin at {graph.locations[first].sentence}: {problems[first]}"
-        return f"{sentence}; it has the kernel of {new}" if new else sentence
-
-    def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
-        """Compile and run the network up to a binding: its tuned kernels, and its outputs."""
-        module = prepare_module(_up_to(self.network.imported, number), self.network.layout)
-        fusions = find_fusions(module)
-        with warnings_once():
-            part = compile_network(module, fusions, self.kernels, self.target)
-        manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
-        manifest |= part.facts
-        with temporary_folder() as folder:
-            write_artifact(Path(folder), part.executable, manifest)
-            with delivered_process("a part", Path(folder), threads=self.threads) as process:
-                outputs = process.outputs(inputs)
-        return frozenset(task["name"] for task in manifest["tasks"]), outputs
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class _Places:
-    """The variables of an imported network that an output depends on.
-
-    Attributes:
-        numbers: The number of the binding of each variable.
-        reads: The variables that each variable reads.
-        locations: The source locations of the variables whose values the framework can compute.
-        last: The variable of ``locations`` that is nearest to the output, or None.
-    """
-
-    numbers: Mapping[Any, int]
-    reads: Mapping[Any, Sequence[Any]]
-    locations: Mapping[Any, SourceLocation]
-    last: Any
-
-    @classmethod
-    def of(cls, network: ImportedNetwork, output: int) -> _Places:
-        """Find the variables of a network's graph that one of its outputs depends on."""
-        main, known = network.imported["main"], network.graph.locations
-        bindings = {binding.var: binding.value for binding in bindings_of(main)}
-        result = main.body.body
-        result = bindings.get(result, result)
-        result = result.fields[output] if isinstance(result, relax.Tuple) else main.body.body
-        locations = {
-            variable: known[variable.name]
-            for variable in bindings
-            if variable.name in known
-            and known[variable.name].output
-            and isinstance(variable.ty, relax.TensorType)
-            and str(variable.ty.dtype).startswith("float")
-        }
-        reads = {var: relax.analysis.free_vars(value) for var, value in bindings.items()}
-        numbers = {variable: number for number, variable in enumerate(bindings)}
-        places = cls(numbers=numbers, reads=reads, locations=locations, last=None)
-        nearest = [result] if result in locations else places.parents(result)
-        return attrs.evolve(places, last=nearest[-1] if nearest else None)
-
-    def parents(self, variable: Any) -> list[Any]:
-        """The nearest variables before one that a framework can compute, in graph order."""
-        return self._located(variable, nearest=True)
-
-    def before(self, variable: Any) -> list[Any]:
-        """All variables with a source location that a variable depends on, in graph order."""
-        return self._located(variable, nearest=False)
-
-    def _located(self, variable: Any, *, nearest: bool) -> list[Any]:
-        found: set[Any] = set()
-        left = list(self.reads.get(variable, ()))
-        while left:
-            read = left.pop()
-            if read not in found:
-                found.add(read)
-                if not (nearest and read in self.locations):
-                    left.extend(self.reads.get(read, ()))
-        return sorted(found & self.locations.keys(), key=self.numbers.__getitem__)
+        facts = self.network.layout, self.kernels, self.target, self.threads
+        return ErrorSearch(self.network, *facts).cause(inputs, output, tolerance) or (
+            "the delivered network is wrong, but compiled again from the run's records it is "
+            "right: deliver it again with `chameleon compile`"
+        )
 
 
 def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.float64]:
@@ -398,17 +288,3 @@ def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.flo
             for outputs, answers in zip(given, wanted, strict=True)
         ]
     )
-
-
-def _up_to(module: Any, number: int) -> Any:
-    """A network whose only output is the value of one binding of another network."""
-    main = module["main"]
-    bindings = list(itertools.islice(bindings_of(main), number + 1))
-    last = bindings[-1].var
-    result = relax.Var("result", last.ty)
-    block = relax.DataflowBlock([*bindings, relax.VarBinding(result, last)])
-    function = relax.Function(
-        main.params, relax.SeqExpr([block], result), last.ty, attrs=main.attrs
-    )
-    made = tvm.IRModule({**dict(module.functions_items()), module.get_global_var("main"): function})
-    return relax.transform.DeadCodeElimination()(relax.transform.Normalize()(made))

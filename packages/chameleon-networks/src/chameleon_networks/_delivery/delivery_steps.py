@@ -17,6 +17,7 @@ from chameleon_tvm.api import STORAGE, one_line
 
 from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
 from chameleon_networks._c_runtime.linking import compiler_command
+from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
 from chameleon_networks._comparison.baselines import Baselines
 from chameleon_networks._comparison.reduced_precision import ReducedComparison
 from chameleon_networks._compile.compile import compile_network
@@ -433,11 +434,13 @@ class DeliverySteps:
     def explain_failure(self, verdict: OutputCheck) -> str:
         """A sentence that says why the network fails, and which tasks' kernels cause it."""
         log.warning("network_fails", problem=verdict.problem)
-
+        network, layout = self._settled.network, self._settled.choice.layout
+        facts = self.kernels, self.target, self.threads
+        cause = ErrorSearch(network, layout, *facts, seconds=SECONDS).clause(self.expected)
         keys = find_wrong_kernels(self, list(self.kernels.winners))
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
         blame = f"the kernel of {names} is to blame" if keys else _NOT_A_KERNEL
-        compared = f"compared with {self.answers.reference}, {verdict.problem}"
+        compared = f"compared with {self.answers.reference}, {verdict.problem}{cause}"
         return "; ".join([f"the network is not delivered: {compared}", *self._opinions, blame])
 
     def running(self, folder: Path) -> NetworkProcess:

@@ -280,7 +280,11 @@ class SpecialCheck:
 
 @attrs.define(eq=False)
 class Expected:
-    """A framework's outputs, with a tolerance that grows with its own rounding errors."""
+    """A framework's outputs, with a tolerance that grows with its own rounding errors.
+
+    Attributes:
+        wrong: The inputs and the number of the output that the last verdict found wrong, or None.
+    """
 
     _samples: Sequence[Arrays]
     _answers: Sequence[Arrays]
@@ -291,6 +295,7 @@ class Expected:
         default=None, kw_only=True
     )
     conditioning: Conditioning | None = attrs.field(default=None, init=False)
+    wrong: tuple[Arrays, int] | None = attrs.field(default=None, init=False)
 
     @property
     def tolerance(self) -> float:
@@ -300,6 +305,7 @@ class Expected:
 
     def verdict(self, run: Run) -> OutputCheck:
         """Compare a network's outputs, with the framework's rounding measured if needed."""
+        self.wrong = None
         try:
             got = [run(inputs) for inputs in self._samples]
         except ChameleonError as error:
@@ -312,14 +318,27 @@ class Expected:
             self.conditioning = Conditioning.of(self._answers, exact, perturbed=self._rounded)
             check = compare_all(got, self._answers, tolerance=self.tolerance)
         if check.problem is not None:
+            self.wrong = self._first_wrong(got)
             return check
         return attrs.evolve(check, problem=self._problem_of_channels(got) or self._special_one(run))
+
+    def _first_wrong(self, got: Sequence[Arrays]) -> tuple[Arrays, int] | None:
+        """The inputs and the number of the first output that is off."""
+        for inputs, *outputs in zip(self._samples, got, self._answers, strict=True):
+            for number, (ours, theirs) in enumerate(zip(*outputs, strict=False)):
+                if compare_outputs([ours], [theirs], tolerance=self.tolerance).problem:
+                    return inputs, number
+        return None
 
     def _special_one(self, run: Run) -> str | None:
         """A sentence about the first special inputs for which the network is wrong, or None."""
         scales = magnitudes(self._answers)
-        found = (one.problem(run, scales, self.tolerance) for one in self._special)
-        return next(filter(None, found), None)
+        for one in self._special:
+            problem = one.problem(run, scales, self.tolerance)
+            if problem:
+                self.wrong = one.special.inputs, one.wrong_output
+                return problem
+        return None
 
     def _problem_of_channels(self, got: Sequence[Arrays]) -> str | None:
         """A sentence about a channel whose errors are large beside its own numbers, or None."""

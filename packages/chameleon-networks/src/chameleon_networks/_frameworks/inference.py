@@ -119,6 +119,15 @@ def compile_with_torch(network: Any) -> Any:
     return torch.compile(network)
 
 
+def like(example: Any, value: Any) -> Any:
+    """A tensor with the dtype of an example, and with its order in memory, which networks see."""
+    value = value.to(example.dtype)
+    if example.is_contiguous() or example.shape != value.shape or 0 in example.stride():
+        return value
+    empty = importlib.import_module("torch").empty_strided
+    return empty(example.shape, example.stride(), dtype=example.dtype).copy_(value)
+
+
 def torch_inference(network: Any, program: Any) -> Network:
     """Wrap a module that was made from an exported program as a function of arrays."""
     torch = importlib.import_module("torch")
@@ -131,7 +140,7 @@ def torch_inference(network: Any, program: Any) -> Network:
             # An input that is not a tensor, such as a flag, keeps its value from the export of the
             # program.
             leaves = [
-                next(converted).to(example.dtype) if isinstance(example, torch.Tensor) else example
+                like(example, next(converted)) if isinstance(example, torch.Tensor) else example
                 for example in examples
             ]
             positional, keywords = tree.tree_unflatten(leaves, structure)

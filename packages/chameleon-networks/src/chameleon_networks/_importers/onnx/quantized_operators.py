@@ -17,6 +17,10 @@ _PER_CHANNEL_SINCE = 13
 """The opset in which ``QDQ_OPERATORS`` got scales for each channel, and ``Softmax`` one axis."""
 ONNXRUNTIME_DOMAIN = "com.microsoft"
 """The domain of operators that only ONNX Runtime has."""
+_FLOATS = (1, 10, 16)
+"""``FLOAT``, ``FLOAT16`` and ``BFLOAT16`` of ``TensorProto``: too short for all sums in int32."""
+_INT32, _DOUBLE = 6, 11
+"""``INT32`` and ``DOUBLE`` of ``TensorProto``."""
 _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
 """The domains of operators that are rewritten: the standard's and ONNX Runtime's."""
 
@@ -102,6 +106,10 @@ class _Writer:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._known = {item.name: item for item in model.graph.initializer}
+        self._exact = {item.name for item in model.graph.output}
+        for node in model.graph.node:
+            if not (node.op_type == "Cast" and node.attribute[0].i in _FLOATS):
+                self._exact.update(node.input)
 
     def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
         """Write one node, and return the name of its output."""
@@ -120,6 +128,10 @@ class _Writer:
         """The value of a tensor that is a constant, or None if the network computes the tensor."""
         tensor = self._known.get(name)
         return None if tensor is None else _onnx().numpy_helper.to_array(tensor)
+
+    def is_rounded(self, name: str) -> bool:
+        """Whether all nodes that read a tensor first convert it to floating point."""
+        return name not in self._exact
 
     @cached_property
     def unit_scale(self) -> str:
@@ -221,9 +233,13 @@ def _integer_product(
             node.dequantize(node.input(index), node.unit_scales(zero), zero, axis=axis)
             for index, zero, axis in zeros
         ]
+        if not node.writer.is_rounded(node.output):  # float32 has no odd sums from 2^24 on
+            names = [f"{name}/{node.name}/exact" for name in inputs]
+            for name, exact in zip(inputs, names, strict=True):
+                node.writer.add("Cast", [name], exact, exact, to=_DOUBLE)
+            inputs = names
         sums = node.compute(kind, inputs, **node.attributes())
-        int32 = 6  # TensorProto.INT32
-        node.writer.add("Cast", [sums], node.output, f"{node.name}/sums", to=int32)
+        node.writer.add("Cast", [sums], node.output, f"{node.name}/sums", to=_INT32)
 
     return rewrite
 

@@ -21,12 +21,14 @@ from torch.utils import _pytree as pytree
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from chameleon_networks import _source_location as source_location
+from chameleon_networks._frameworks.inference import like
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
 from chameleon_networks._importers.torch.lowering.decompositions import decompose, function_calls
 from chameleon_networks._importers.torch.lowering.empty_tensors import is_scalar, reduces_scalar
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
+from chameleon_networks._importers.torch.programs import input_tensors
 from chameleon_networks._importers.unsupported_operators import (
     OperatorSurvey,
     UnsupportedNode,
@@ -80,9 +82,10 @@ def torch_graph(program: Any) -> ImportedGraph:
 def intermediate_values(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
     """Compute intermediate values of the program that ``torch_graph`` reads, with torch."""
     decomposed = decompose(program, supported_operators())
-    parameters, arrays = ({**decomposed.state_dict, **decomposed.constants}, iter(inputs))
+    parameters = {**decomposed.state_dict, **decomposed.constants}
+    values = iter(map(like, input_tensors(program).values(), map(torch.from_numpy, inputs)))
     arguments = [
-        parameters[spec.target] if spec.target in parameters else torch.from_numpy(next(arrays))
+        parameters[spec.target] if spec.target in parameters else next(values)
         for spec in decomposed.graph_signature.input_specs
     ]
     module = deepcopy(decomposed.graph_module)
