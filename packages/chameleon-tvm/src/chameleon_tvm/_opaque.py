@@ -137,9 +137,28 @@ def _wrapping(node: str, a: Expr, b: Expr) -> Expr:
     return tirx.Cast(dtype, _node(node, emit.cast(wide, a), emit.cast(wide, b)))
 
 
+def _may_be_product(value: Expr) -> bool:
+    """Whether LLVM may find a product in a value, also where it chooses among equal products."""
+    name = str(getattr(getattr(value, "op", None), "name", ""))
+    if isinstance(value, tirx.Select):
+        return _may_be_product(value.true_value) or _may_be_product(value.false_value)
+    if name.removeprefix(OPAQUE) in {"maximum", "minimum", "tirx.if_then_else"}:
+        return any(map(_may_be_product, value.args))
+    # LLVM multiplies by the reciprocal of a constant power of two.
+    is_product = name == f"{OPAQUE}multiply" or (
+        name == f"{OPAQUE}divide" and _is_constant(value.args[1])
+    )
+    return is_product or isinstance(value, tirx.Var)
+
+
+def _is_constant(value: Expr) -> bool:
+    number = value.value if isinstance(value, tirx.Broadcast) else value
+    return isinstance(number, tirx.FloatImm)
+
+
 def _uncontracted(value: Expr) -> Expr:
     """An operand of a sum, which LLVM would merge with the sum if it is a product."""
-    if not isinstance(value, tirx.Var) and not is_opaque(value, "multiply"):
+    if not _may_be_product(value):
         return value
     dtype = str(value.ty)
     if emit.lanes_of(value) > 1:

@@ -60,6 +60,9 @@ def _floats(emit, x, y):
         emit(op.not_equal(x, x)),
         emit(op.isfinite(x)),
         emit(emit(x * y) + y),
+        emit(emit(op.minimum(emit(x * y), emit(x * y))) - y),
+        emit(emit(op.where(emit(x > y), emit(x * y), emit(y * x))) - y),
+        emit(emit(emit(x * y) / relax.const(1.0)) - y),
     )
 
 
@@ -72,6 +75,7 @@ def test_floats_are_no_real_numbers(deliver):
         wanted = (
             *((x + number) - number, (x + y) - x, x * y - x * y, x * zero, x + zero, zero - x + zero),
             *(x == x, x != x, np.isfinite(x), x * y + y),  # noqa: PLR0124 - false for NaN
+            *[x * y - y] * 3,
         )
     network = deliver(module_of(_floats, (x.shape, "float32"), (x.shape, "float32")))
     for output, numbers in zip(network.run(x, y), wanted, strict=True):

@@ -570,12 +570,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.elu.default: _elu,
     # Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2
     _ATEN.selu.default: lambda x: _elu(x, 1.6732632423543772, 1.0507009873554805),
-    _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
     _ATEN.softplus.default: lambda x, beta=1, threshold=20: torch.where(
         x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta
     ),
     _ATEN.expm1.default: lambda x: torch.tanh(x / 2) * (torch.exp(x) + 1),
-    _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
     _ATEN.hypot.default: _hypot,
     **dict.fromkeys((_ATEN.remainder.Tensor, _ATEN.remainder.Scalar), _remainder),
     _ATEN.remainder.Scalar_Tensor: lambda x, y: torch.remainder(
