@@ -285,6 +285,7 @@ FOUND = {
     "mean of whole numbers": one("ReduceMean", [_i(9, 3, 5) - 6], [1]),
     "norm of whole numbers": one("ReduceL2", [_i(9, 3, 5)], [1]),
     "place among least numbers": one("ArgMax", [np.full((2, 3), -np.inf, np.float32)], axis=1),
+    "sign of NaN": one("Sign", [np.array([np.nan, -0.0, -3, np.inf], np.float32)]),
     "sign without signs": one("Sign", [_i(3, 3, 4).astype(np.uint8)]),
     "largest of no numbers": one("ReduceMax", [np.zeros((2, 0, 3), np.float16)], [1]),
     "least of no numbers": one("ReduceMin", [np.zeros((2, 0), np.float16)], [1]),

@@ -240,13 +240,14 @@ OPERATIONS: dict[str, Callable[..., Expr]] = {
     "maximum": partial(_node, "Max"),
     "minimum": partial(_node, "Min"),
     "round": partial(_call, "round"),
+    "tanh": lambda x: tirx.call_llvm_pure_intrin(str(x.ty), "llvm.tanh", x),
     **_COMPARISONS,
 }
 """Functions that make TVM's nodes of an operation's operands, by name.
 
 ``divide`` and ``modulo`` of integers round towards zero. ``round`` rounds float32 to 16 bits. An
-extremum is the second operand if either is NaN. Each operand occurs once in the result: TVM binds a
-variable for a value by simplifying it.
+extremum is the second operand if either is NaN. TVM's own ``tanh`` loses a small number. Each
+operand occurs once in the result: TVM binds a variable for a value by simplifying it.
 """
 
 
@@ -312,7 +313,7 @@ def plain_arithmetic(function: Any) -> Any:
         function: A ``PrimFunc``.
     """
     nodes = {name: getattr(tirx, node) for node, name in NODES.items()}
-    nodes |= {"multiply": tirx.Mul, "round": lambda number: number}
+    nodes |= {"multiply": tirx.Mul, "round": lambda number: number, "tanh": tirx.tanh}
 
     def plain(call: Any) -> Any:
         name = str(getattr(call.op, "name", ""))

@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.api import INT8, SPATIAL
+from chameleon_tvm.api import INT8, SPATIAL, UINT8
 
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import (
@@ -119,17 +119,16 @@ def _constant_answer(answer: bool) -> Callable[[Any, Any], Any]:
     return answered
 
 
-_CAST_BY = {**dict.fromkeys((INT8, "uint8", "int16", "uint16"), "int32"), "uint32": "int64"}
-"""The integers to which processors convert floats, for dtypes that keep the lowest bits of them."""
+_NARROW = (INT8, UINT8, "int16", "uint16")
+"""Integers to which processors do not convert floats."""
 
 
 def _cast(call: Any, emit: Any) -> Any:
-    """A cast from float to narrow integers by wide ones, or from bool by a choice of 0 or 1."""
-    # Frameworks wrap what a narrow dtype cannot hold. LLVM gives any number.
+    """A cast from float to narrow integers by int32, or from bool by a choice of 0 or 1."""
+    # Frameworks wrap numbers that a narrow dtype cannot hold, but LLVM leaves them undefined.
     kind, source = str(call.ty.dtype), str(call.args[0].ty.dtype)
-    if "float" in source and kind in _CAST_BY:
-        wide = emit(relax.op.astype(call.args[0], _CAST_BY[kind]))
-        return relax.op.astype(wide, kind)
+    if "float" in source and kind in _NARROW:
+        return relax.op.astype(emit(relax.op.astype(call.args[0], "int32")), kind)
     # TVM has no code for functions such as ``tanh`` of vectors that are cast from bool.
     if source != "bool" or not kind.startswith("float"):
         return None

@@ -94,16 +94,12 @@ def exp2(x: Expr) -> Expr:
     """2^x, which is exact for integers. The result is 0 below the least normal number."""
 
     def from_clamped(clamped: Expr) -> Expr:
-        power = tirx.min(
-            constant_like(_MAX_POWER, x), tirx.floor(clamped + constant_like(0.5, x))
-        )
+        power = tirx.min(constant_like(_MAX_POWER, x), tirx.floor(clamped + constant_like(0.5, x)))
         return _let(power, lambda power: from_power(clamped, power))
 
     def from_power(clamped: Expr, power: Expr) -> Expr:
         remainder = (clamped - power) * constant_like(math.log(2.0), x)
-        return _scaled(
-            power, remainder, lambda scale, rest: scale * (rest + constant_like(1.0, x))
-        )
+        return _scaled(power, remainder, lambda scale, rest: scale * (rest + constant_like(1.0, x)))
 
     # The polynomial is just below 2 at the least number whose result is infinite.
     overflows = x >= constant_like(_MAX_POWER + 1.0, x)

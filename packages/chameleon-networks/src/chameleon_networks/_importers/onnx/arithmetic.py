@@ -246,10 +246,12 @@ def _prelu(node: Node) -> Any:
 
 
 def _sign(node: Node) -> Any:
-    """``Sign`` of unsigned integers, which TVM would compare with -1."""
+    """``Sign``: NaN for NaN. TVM's importer would compare unsigned integers with -1."""
     x = node[0]
-    unsigned = np.dtype(dtype_of(x)).kind == "u"
-    return op.minimum(x, scalar(1, x)) if unsigned else NotImplemented
+    kind = np.dtype(dtype_of(x)).kind
+    if kind == "u":
+        return op.minimum(x, scalar(1, x))
+    return op.where(op.isnan(x), x, op.sign(x)) if kind == "f" else NotImplemented
 
 
 def _thresholded_relu(node: Node) -> Any:

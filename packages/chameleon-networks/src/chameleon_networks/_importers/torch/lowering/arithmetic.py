@@ -45,7 +45,7 @@ _ROOTS = {0.5: op.sqrt, -0.5: op.rsqrt}
 def _pow_tensor_scalar(call: TorchCall) -> Any:
     """``pow`` with a number as exponent, whose result is floating-point for some integers."""
     root = _ROOTS.get(call.argument(1, "exponent"))
-    if root is not None:
+    if root is not None and call.dtype in {"float32", "float64"}:
         return root(*call.operands(1))
     same = str(call.value(0).ty.dtype) == call.dtype
     return call.importer._pow(call.node) if same else _power(call)  # noqa: SLF001 - no public method

@@ -326,6 +326,10 @@ def _elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> 
     return scale * torch.where(x > 0, x, alpha * torch.expm1(x * input_scale))
 
 
+def _softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:
+    return torch.where(x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta)
+
+
 def _pdist(x: Any, p: float = 2.0) -> Any:
     """``pdist``: the distance of each pair of rows, each pair once."""
     rows, others = torch.triu_indices(len(x), len(x), 1)
@@ -570,9 +574,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.elu.default: _elu,
     # Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2
     _ATEN.selu.default: lambda x: _elu(x, 1.6732632423543772, 1.0507009873554805),
-    _ATEN.softplus.default: lambda x, beta=1, threshold=20: torch.where(
-        x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta
-    ),
+    _ATEN.softplus.default: special_functions.in_float32(_softplus),
     _ATEN.expm1.default: lambda x: torch.tanh(x / 2) * (torch.exp(x) + 1),
     _ATEN.hypot.default: _hypot,
     **dict.fromkeys((_ATEN.remainder.Tensor, _ATEN.remainder.Scalar), _remainder),

@@ -284,7 +284,9 @@ def _erfcx_above_zero(x: Any) -> Any:
 
 
 def _erfc(x: Any) -> Any:
-    """``1 - erf(x)``, with all digits if x is large."""
+    """``1 - erf(x)``, with all digits of float32 if x is large."""
+    if x.dtype is torch.float64:
+        return 1.0 - torch.erf(x)
     large = x > 0.5  # noqa: PLR2004 - erf is about one half there
     tail = torch.where(large, x, 1.0)
     # The square of the first bits is exact, which a large exponent needs.
@@ -319,7 +321,26 @@ def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
     return torch.where(n < 0, 0.0, value)
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is computed in float32 for tensors of 16 bits, as in torch.
+
+    Args:
+        function: A function of tensors and of other arguments.
+    """
+
+    def computed(*args: Any) -> Any:
+        narrow = [x.dtype for x in args if isinstance(x, torch.Tensor) and x.dtype in _NARROW]
+        if not narrow:
+            return function(*args)
+        wide = (x.float() if isinstance(x, torch.Tensor) else x for x in args)
+        return function(*wide).to(narrow[0])
+
+    return computed
+
+
+_NARROW = (torch.float16, torch.bfloat16)
+
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.special_bessel_j0.default: partial(_bessel_j, 0),
     _ATEN.special_bessel_j1.default: partial(_bessel_j, 1),
     _ATEN.special_bessel_y0.default: partial(_bessel_y, 0),
@@ -350,4 +371,5 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         for shift in ("", "shifted_")
     },
 }
+DECOMPOSITIONS = {operator: in_float32(function) for operator, function in _FUNCTIONS.items()}
 """Functions of torch that are traced instead of an operator, by operator."""
