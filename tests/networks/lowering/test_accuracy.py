@@ -198,6 +198,7 @@ def _assert_exact(got, wanted, units, name):
     assert (np.signbit(got) == np.signbit(wanted))[zeros].all(), name
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_functions_have_torchs_digits(tmp_path, dtype):
     x = torch.tensor(_POINTS, dtype=getattr(torch, dtype))

@@ -335,8 +335,29 @@ def blocks_pipeline() -> str:
     """The name of TVM's default pipeline with ``lower_opaque``, which the first call registers."""
     name = "chameleon-blocks"
     passes, host, device = tirx.get_tir_pipeline("default")
-    tirx.register_tir_pipeline(name, lambda: (passes, with_lowered_operators(host), device))
+
+    def lowered() -> tuple[Any, Any, Any]:
+        return passes, with_lowered_operators(host), _with_plain_operators(device)
+
+    tirx.register_tir_pipeline(name, lowered)
     return name
+
+
+def _with_plain_operators(device: Callable[[], Any]) -> Callable[[], Any]:
+    """The passes that finish a pipeline's device functions, then ``plain_arithmetic``."""
+
+    def plain(function: Any, *_: Any) -> Any:
+        result = plain_arithmetic(function)
+        if result.same_as(function):
+            return function
+        # CUDA's code generator lacks some of TVM's nodes. This pass simplifies no data.
+        return tirx.transform.LowerIntrin()(tvm.IRModule({"main": result}))["main"]
+
+    def passes() -> Any:
+        finish = tirx.transform.prim_func_pass(plain, opt_level=0, name="PlainArithmetic")
+        return tvm.transform.Sequential([device(), finish])
+
+    return passes
 
 
 def with_lowered_operators(host: Callable[[], Any]) -> Callable[[], Any]:
