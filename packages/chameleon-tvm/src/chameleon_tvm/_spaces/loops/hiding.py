@@ -10,7 +10,7 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._opaque import NODES, OPAQUE, is_opaque, opaque, rounded_to
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._spaces.loops.trees import find_nodes, structural_map, substitute
-from chameleon_tvm._types import FLOAT16, FLOAT32, UNROUNDED
+from chameleon_tvm._types import FLOAT32, HALVES, UNROUNDED
 
 _KINDS = tuple(getattr(tirx, name) for name in (*NODES, "GT", "GE"))
 """The classes of TVM's nodes that become opaque."""
@@ -106,7 +106,7 @@ def _exact_call(call: Any) -> Any:
         return call
     if name == "tirx.tanh" and kind == "float64":
         return opaque("tanh", *call.args)
-    if kind not in {*UNROUNDED, FLOAT16}:
+    if kind not in HALVES:
         return call
     operands = [emit.cast(FLOAT32, each) for each in call.args]
     result = tirx.call_intrin(FLOAT32, call.op, *operands)

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from chameleon_networks._importers.torch.lowering.elementwise import in_float32
+
 _ATEN = torch.ops.aten
 
 
@@ -320,25 +322,6 @@ def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
     value = torch.where((x < 0) & (n % 2 == 1), -value, value)
     return torch.where(n < 0, 0.0, value)
 
-
-def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is computed in float32 for tensors of 16 bits, as in torch.
-
-    Args:
-        function: A function of tensors and of other arguments.
-    """
-
-    def computed(*args: Any) -> Any:
-        narrow = [x.dtype for x in args if isinstance(x, torch.Tensor) and x.dtype in _NARROW]
-        if not narrow:
-            return function(*args)
-        wide = (x.float() if isinstance(x, torch.Tensor) else x for x in args)
-        return function(*wide).to(narrow[0])
-
-    return computed
-
-
-_NARROW = (torch.float16, torch.bfloat16)
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.special_bessel_j0.default: partial(_bessel_j, 0),
