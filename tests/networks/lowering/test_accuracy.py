@@ -168,6 +168,71 @@ def test_functions_have_torchs_special_values(tmp_path):
         np.testing.assert_allclose(ours, wanted, rtol=2e-6, err_msg=name)
 
 
+_EXACT = {
+    **{
+        name: getattr(torch, name)
+        for name in ("exp2", "expm1", "log1p", "tanh", "sinh", "atan", "asinh", "atanh", "sign")
+    },
+    **{f"power {number}": lambda x, number=number: x**number for number in (0.5, -0.5)},
+    "atan of two": lambda x: torch.atan2(x, x + 1),
+    "infinite": lambda x: torch.lgamma(-x.square() - 1e30),
+    "elu": F.elu,
+    "softplus": F.softplus,
+}
+_POINTS = (
+    *(*NUMBERS[:13], 2.5, 1e-30, -1e-30, 5.3, -5.3, 20.0, -20.0, 88.0, -88.0, 100.0, -100.0),
+    *(127.0, 127.9, 128.0, 126.5, -126.3, -150.0),
+)
+
+
+def _assert_exact(got, wanted, units, name):
+    """Check numbers, and the signs of zeros, up to some units in the last place."""
+    wide = wanted.dtype == np.float64
+    limits = np.finfo(wanted.dtype)
+    least = 4 * float(limits.tiny)
+    ours, torchs = (numbers.astype(np.float64) for numbers in (got, wanted))
+    np.testing.assert_allclose(
+        ours, torchs, rtol=units * float(limits.eps), atol=0 if wide else least, err_msg=name
+    )
+    zeros = (got == 0) & (wanted == 0)
+    assert (np.signbit(got) == np.signbit(wanted))[zeros].all(), name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_functions_have_torchs_digits(tmp_path, dtype):
+    x = torch.tensor(_POINTS, dtype=getattr(torch, dtype))
+    network, run = _compiled(tmp_path, _EXACT, x)
+    for name, got, wanted in zip(_EXACT, run(x.numpy()), arrays(network(x)), strict=True):
+        _assert_exact(got, wanted, 16, name)
+
+
+def test_tails_have_torchs_digits(tmp_path):
+    """The error function is close to 1, and digamma has a pole with two signs."""
+    functions = {"erfc": torch.erfc, "pole": lambda x: torch.digamma(x * 0.0)}
+    x = torch.tensor([*_POINTS, *torch.arange(0.0, 9.0, 0.1)])
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        _assert_exact(got, wanted, 64, name)
+
+
+def test_functions_of_halves_do_not_overflow(tmp_path):
+    functions = {"log gamma": torch.lgamma, "error": torch.special.erfinv}
+    x = torch.tensor([0.7, 2.5, 9.0, 60.0, 0.1], dtype=torch.float16)
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        _assert_exact(got, wanted, 4, name)
+
+
+def test_casts_wrap_numbers_that_narrow_integers_lack(tmp_path):
+    dtypes = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+    functions = {str(dtype): lambda x, dtype=dtype: x.to(dtype) for dtype in dtypes}
+    x = torch.tensor([*NUMBERS, 128.0, 255.0, 256.0, 300.0, -129.0, 70000.0, -0.9, -1.5])
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        np.testing.assert_array_equal(got, wanted, err_msg=name)
+
+
 def test_onnx_normalizes_numbers_far_from_zero():
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
         net (float[1, 6, 33, 33] x) => (float[1, 6, 33, 33] a, float[1, 6, 33, 33] b,

@@ -7,7 +7,9 @@ import pytest
 from chameleon_tvm._building.lowering import cuda_source
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._instructions.fragments import FRAGMENTS, SIDE
+from chameleon_tvm._opaque import opaque
 from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._quick_tvm import Schedule, te, tirx
 from chameleon_tvm._spaces.cuda.tensor_core import TensorCoreTemplate
 from chameleon_tvm._spaces.template.provider import template_of
 from chameleon_tvm._types import array_type
@@ -105,6 +107,33 @@ def drawn(seed):
 @pytest.mark.parametrize("name", SPECS)
 def test_programs_compute_the_reference(name, emulate, tmp_path):
     check(SPECS[name], drawn(0), emulate, tmp_path)
+
+
+def test_opaque_arithmetic_reaches_the_gpu(emulate, tmp_path):
+    """TVM's simplifier must not replace ``(x + c) - c`` by ``x``."""
+    x = te.placeholder((64,), "float32", "x")
+    n = te.placeholder((64,), "int32", "n")
+    large, seven = tirx.const(12582912.0, "float32"), tirx.const(7, "int32")
+
+    def value(i):
+        parts = opaque("floor_modulo", n(i), seven), opaque("floor_divide", n(i), seven)
+        rounded = opaque("subtract", opaque("add", x(i), large), large)
+        return opaque("maximum", rounded, tirx.Cast("float32", opaque("add", *parts)))
+
+    out = te.compute((64,), value, "out")
+    schedule = Schedule(te.create_prim_func([x, n, out]))
+    [loop] = schedule.get_loops(schedule.get_sblock("out"))
+    outer, inner = schedule.split(loop, [None, 32])
+    schedule.bind(outer, "blockIdx.x")
+    schedule.bind(inner, "threadIdx.x")
+    source = cuda_source(schedule.mod["main"], tvm_target(SM_80))
+    rng = np.random.default_rng(0)
+    numbers = (20 * rng.standard_normal(64)).astype(np.float32)
+    integers = rng.integers(-100, 100, 64).astype(np.int32)
+    arrays = {"x": numbers, "n": integers, "out": np.zeros_like(numbers)}
+    wanted = np.maximum(np.round(numbers), integers % 7 + integers // 7)
+    for got in emulate(source, 2, arrays, "out", tmp_path):
+        np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize("one", FRAGMENTS.values(), ids=lambda one: one.name)

@@ -137,9 +137,28 @@ def _wrapping(node: str, a: Expr, b: Expr) -> Expr:
     return tirx.Cast(dtype, _node(node, emit.cast(wide, a), emit.cast(wide, b)))
 
 
+def _may_be_product(value: Expr) -> bool:
+    """Whether LLVM may find a product in a value, also where it chooses among equal products."""
+    name = str(getattr(getattr(value, "op", None), "name", ""))
+    if isinstance(value, tirx.Select):
+        return _may_be_product(value.true_value) or _may_be_product(value.false_value)
+    if name.removeprefix(OPAQUE) in {"maximum", "minimum", "tirx.if_then_else"}:
+        return any(map(_may_be_product, value.args))
+    # LLVM multiplies by the reciprocal of a constant power of two.
+    is_product = name == f"{OPAQUE}multiply" or (
+        name == f"{OPAQUE}divide" and _is_constant(value.args[1])
+    )
+    return is_product or isinstance(value, tirx.Var)
+
+
+def _is_constant(value: Expr) -> bool:
+    number = value.value if isinstance(value, tirx.Broadcast) else value
+    return isinstance(number, tirx.FloatImm)
+
+
 def _uncontracted(value: Expr) -> Expr:
     """An operand of a sum, which LLVM would merge with the sum if it is a product."""
-    if not isinstance(value, tirx.Var) and not is_opaque(value, "multiply"):
+    if not _may_be_product(value):
         return value
     dtype = str(value.ty)
     if emit.lanes_of(value) > 1:
@@ -221,13 +240,14 @@ OPERATIONS: dict[str, Callable[..., Expr]] = {
     "maximum": partial(_node, "Max"),
     "minimum": partial(_node, "Min"),
     "round": partial(_call, "round"),
+    "tanh": lambda x: tirx.call_llvm_pure_intrin(str(x.ty), "llvm.tanh", x),
     **_COMPARISONS,
 }
 """Functions that make TVM's nodes of an operation's operands, by name.
 
 ``divide`` and ``modulo`` of integers round towards zero. ``round`` rounds float32 to 16 bits. An
-extremum is the second operand if either is NaN. Each operand occurs once in the result: TVM binds a
-variable for a value by simplifying it.
+extremum is the second operand if either is NaN. TVM's own ``tanh`` loses a small number. Each
+operand occurs once in the result: TVM binds a variable for a value by simplifying it.
 """
 
 
@@ -293,7 +313,7 @@ def plain_arithmetic(function: Any) -> Any:
         function: A ``PrimFunc``.
     """
     nodes = {name: getattr(tirx, node) for node, name in NODES.items()}
-    nodes |= {"multiply": tirx.Mul, "round": lambda number: number}
+    nodes |= {"multiply": tirx.Mul, "round": lambda number: number, "tanh": tirx.tanh}
 
     def plain(call: Any) -> Any:
         name = str(getattr(call.op, "name", ""))
@@ -315,8 +335,29 @@ def blocks_pipeline() -> str:
     """The name of TVM's default pipeline with ``lower_opaque``, which the first call registers."""
     name = "chameleon-blocks"
     passes, host, device = tirx.get_tir_pipeline("default")
-    tirx.register_tir_pipeline(name, lambda: (passes, with_lowered_operators(host), device))
+
+    def lowered() -> tuple[Any, Any, Any]:
+        return passes, with_lowered_operators(host), _with_plain_operators(device)
+
+    tirx.register_tir_pipeline(name, lowered)
     return name
+
+
+def _with_plain_operators(device: Callable[[], Any]) -> Callable[[], Any]:
+    """The passes that finish a pipeline's device functions, then ``plain_arithmetic``."""
+
+    def plain(function: Any, *_: Any) -> Any:
+        result = plain_arithmetic(function)
+        if result.same_as(function):
+            return function
+        # CUDA's code generator lacks some of TVM's nodes. This pass simplifies no data.
+        return tirx.transform.LowerIntrin()(tvm.IRModule({"main": result}))["main"]
+
+    def passes() -> Any:
+        finish = tirx.transform.prim_func_pass(plain, opt_level=0, name="PlainArithmetic")
+        return tvm.transform.Sequential([device(), finish])
+
+    return passes
 
 
 def with_lowered_operators(host: Callable[[], Any]) -> Callable[[], Any]:

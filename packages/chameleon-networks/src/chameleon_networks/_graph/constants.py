@@ -28,15 +28,17 @@ _IN_NUMPY = frozenset(
 """Dtypes of NumPy."""
 
 _SAME_NAMES = (
-    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"),
+    *("add", "subtract", "multiply", "maximum", "minimum", "power", "floor_divide"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("logical_and", "logical_or", "logical_xor", "logical_not"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
     *("sqrt", "negative", "exp", "abs", "cos", "sin", "log", "floor", "ceil", "tanh", "square"),
-    *("sign", "clip", "where", "isnan"),
+    *("clip", "where", "isnan"),
 )
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     **{f"relax.{name}": getattr(np, name) for name in _SAME_NAMES},
+    "relax.divide": lambda a, b: a / b if a.dtype.kind == "f" else (a - np.fmod(a, b)) // b,
+    "relax.sign": lambda x: (x > 0).astype(x.dtype) - (x < 0),
     "relax.floor_mod": np.mod,
     "relax.mod": np.fmod,
     "relax.rsqrt": lambda x: 1.0 / np.sqrt(x),

@@ -27,8 +27,9 @@ from chameleon_networks._graph.relax_utils import (
 )
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
-_UNFOLDED_LENGTH = 2
-"""Longer chains become one scale and one shift, even without weights before them."""
+_BATCH_NORM = "relax.nn.batch_norm"
+_CANCELLED = 2.0**-12
+"""A sum of shifts that is this much smaller than they are is the trace of a deliberate rounding."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -52,8 +53,36 @@ class AffineChain:
     steps: int
 
 
+def scale_batch_norms(module: Any) -> Any:
+    """Replace batch normalizations by a scale and a shift of each channel, as torch does."""
+    return mutate(module, _BatchNormScaler(module))
+
+
+@relax.expr_functor.mutator
+class _BatchNormScaler(relax.PyExprMutator):
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if operator_name(call) != _BATCH_NORM:
+            return call
+        emit, op, known, kind = self.builder_.emit, relax.op, call.attrs, str(call.args[0].ty.dtype)
+        exact = "float32" if "16" in kind else kind
+        x, gamma, beta, mean, variance = (
+            value if exact == kind else emit(op.astype(value, exact)) for value in call.args
+        )
+        wanted = [1] * len(shape_of(x))
+        wanted[int(known.axis)] = shape_of(gamma)[0]
+        deviation = emit(op.sqrt(emit(variance + relax.const(float(known.epsilon), exact))))
+        scale = emit((gamma if known.scale else relax.const(1.0, exact)) / deviation)
+        shift = emit(op.negative(emit(mean * scale)))
+        shift = emit(beta + shift) if known.center else shift
+        scaled = emit(x * emit(op.reshape(scale, wanted)))
+        result = emit(scaled + emit(op.reshape(shift, wanted)))
+        result = result if exact == kind else emit(op.astype(result, kind))
+        return relax.Tuple([result, *call.args[3:]])
+
+
 def fold_scales(module: Any) -> Any:
-    """Fold scales and shifts of channels into preceding weights, or into one scale and shift."""
+    """Fold scales and shifts of channels into the weights before them."""
     function = module["main"]
     chains = _find_chains(function)
     if not chains:
@@ -76,6 +105,7 @@ def _find_chains(function: Any) -> dict[Any, AffineChain]:
             and len(users[chain.base]) == 1
             and not _shifts_uniformly(chain)
             and (None in {before.axis, chain.axis} or before.axis == chain.axis)
+            and not _cancels(chain.scale * before.shift, chain.shift)
         ):
             del chains[chain.base]
             chain = AffineChain(
@@ -89,13 +119,16 @@ def _find_chains(function: Any) -> dict[Any, AffineChain]:
     return {
         last: chain
         for last, chain in chains.items()
-        if (
-            _channel_axis(values.get(chain.base)) is not None
-            and len(users[chain.base]) == 1
-            and _changes_more_than_bias(chain)
-        )
-        or chain.steps > _UNFOLDED_LENGTH
+        if _channel_axis(values.get(chain.base)) is not None
+        and len(users[chain.base]) == 1
+        and _changes_more_than_bias(chain)
     }
+
+
+def _cancels(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+    """Whether two shifts cancel in all channels, as those by which networks round numbers."""
+    largest = np.maximum(np.abs(first), np.abs(second))
+    return bool((largest > 0).all() and (np.abs(first + second) <= _CANCELLED * largest).all())
 
 
 def _shifts_uniformly(chain: AffineChain) -> bool:
@@ -187,22 +220,14 @@ class _AffineFolder(relax.PyExprMutator):
             super().visit_var_binding_(binding)
             return
         shape = shape_of(binding.var)
-        producer = self._values.get(chain.base)
-        value = self._scaled_weights(producer, chain)
-        if value is None:
-            value = self.visit_expr(chain.base)
-            if (chain.scale != 1.0).any():
-                scale = _constant(chain.scale, shape, chain.axis)
-                value = self.builder_.emit(relax.op.multiply(value, scale))
+        value = self._scaled_weights(self._values[chain.base], chain)
         call = value
         if (chain.shift != 0.0).any():
             call = relax.op.add(value, _constant(chain.shift, shape, chain.axis))
         self.set_var_remap(binding.var, emit_like(self.builder_, call, binding.var))
 
-    def _scaled_weights(self, producer: Any, chain: AffineChain) -> Any | None:
-        """The convolution or matrix product before a chain, with scaled weights, or None."""
-        if _channel_axis(producer) is None:
-            return None
+    def _scaled_weights(self, producer: Any, chain: AffineChain) -> Any:
+        """The convolution or matrix product before a chain, with scaled weights."""
         conv = convolution_of(producer)
         if conv is not None:
             scaled = conv.scaled(np.broadcast_to(chain.scale, conv.output_channels)).args[1]

@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.api import INT8, SPATIAL
+from chameleon_tvm.api import INT8, SPATIAL, UINT8
 
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import (
@@ -59,8 +59,9 @@ def _log1p(x: Any, emit: Any) -> Any:
     total = emit(x + one)
     rough = emit(relax.op.log(total))
     lost = emit((total - one - x) / total)
-    # The correction is NaN if the sum is zero or infinite.
-    return relax.op.where(relax.op.isnan(lost), rough, rough - lost)
+    # The correction is NaN if the sum is zero or infinite, and a zero keeps its sign.
+    exact = emit(relax.op.where(relax.op.isnan(lost), rough, rough - lost))
+    return relax.op.where(relax.op.equal(x, relax.const(0.0, str(x.ty.dtype))), x, exact)
 
 
 def _reshape(call: Any, _emit: Any) -> Any:
@@ -118,11 +119,18 @@ def _constant_answer(answer: bool) -> Callable[[Any, Any], Any]:
     return answered
 
 
-def _bool_to_float(call: Any, _emit: Any) -> Any:
-    """A cast from bool to float as a choice of 0 or 1."""
+_NARROW = (INT8, UINT8, "int16", "uint16")
+"""Integers to which processors do not convert floats."""
+
+
+def _cast(call: Any, emit: Any) -> Any:
+    """A cast from float to narrow integers by int32, or from bool by a choice of 0 or 1."""
+    # Frameworks wrap numbers that a narrow dtype cannot hold, but LLVM leaves them undefined.
+    kind, source = str(call.ty.dtype), str(call.args[0].ty.dtype)
+    if "float" in source and kind in _NARROW:
+        return relax.op.astype(emit(relax.op.astype(call.args[0], "int32")), kind)
     # TVM has no code for functions such as ``tanh`` of vectors that are cast from bool.
-    kind = str(call.ty.dtype)
-    if str(call.args[0].ty.dtype) != "bool" or not kind.startswith("float"):
+    if source != "bool" or not kind.startswith("float"):
         return None
     return relax.op.where(call.args[0], relax.const(1.0, kind), relax.const(0.0, kind))
 
@@ -293,7 +301,7 @@ _LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.permute_dims": _normalize_permutation,
     "relax.stack": _stack_as_concat,
     "relax.full": _full,
-    "relax.astype": _bool_to_float,
+    "relax.astype": _cast,
     "relax.take": _take,
     **dict.fromkeys(("relax.add", "relax.multiply"), _boolean_arithmetic),
     **dict.fromkeys(("relax.max", "relax.min"), _boolean_reduction),

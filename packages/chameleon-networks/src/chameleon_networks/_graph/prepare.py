@@ -14,7 +14,7 @@ from chameleon_tvm.api import INT8, MOST_ELEMENTS, STORAGE, UINT8, telling_line
 
 from chameleon_networks._graph import quantization
 from chameleon_networks._graph.constants import array_of, fold_constants
-from chameleon_networks._graph.fold_scales import fold_scales
+from chameleon_networks._graph.fold_scales import fold_scales, scale_batch_norms
 from chameleon_networks._graph.legalize import legalize
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS, channels_last_layouts
 from chameleon_networks._graph.propagate_quantization import propagate_quantization
@@ -296,8 +296,7 @@ def prepare_module(module: Any, layout: str) -> Any:
             legalize,
             *(_quantization_passes(passes) if quantized_passes else []),
             passes.FoldBatchnormToConv2D(),
-            passes.CanonicalizeBindings(),
-            fold_constants,
+            scale_batch_norms,
             passes.DecomposeOpsForInference(),
             passes.CanonicalizeBindings(),
             fold_constants,

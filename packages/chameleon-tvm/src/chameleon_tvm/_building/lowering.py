@@ -91,6 +91,6 @@ def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     # An export may have loaded the CUDA compiler into this process. The compiler needs the target.
     with target, tvm.transform.PassContext(config=UNCHECKED):
-        built = tvm.compile(module, target=target.with_host("llvm"))
+        built = tvm.compile(module, target=target.with_host("llvm"), tir_pipeline=blocks_pipeline())
     (device,) = built.mod.imports
     return str(device.inspect_source())

@@ -5,6 +5,7 @@ A call of the C library would compute one lane at a time, which takes twenty tim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from chameleon_tvm._emit import Expr, constant_like, integer_like, vector_dtype
@@ -89,6 +90,23 @@ def expm1(x: Expr) -> Expr:
     return _from_power(x, lambda scale, rest: scale * rest + (scale - constant_like(1.0, x)))
 
 
+def exp2(x: Expr) -> Expr:
+    """2^x, which is exact for integers. The result is 0 below the least normal number."""
+
+    def from_clamped(clamped: Expr) -> Expr:
+        power = tirx.min(constant_like(_MAX_POWER, x), tirx.floor(clamped + constant_like(0.5, x)))
+        return _let(power, lambda power: from_power(clamped, power))
+
+    def from_power(clamped: Expr, power: Expr) -> Expr:
+        remainder = (clamped - power) * constant_like(math.log(2.0), x)
+        return _scaled(power, remainder, lambda scale, rest: scale * (rest + constant_like(1.0, x)))
+
+    # The polynomial is just below 2 at the least number whose result is infinite.
+    overflows = x >= constant_like(_MAX_POWER + 1.0, x)
+    value = _let(tirx.max(constant_like(-_MAX_POWER, x), x), from_clamped)
+    return tirx.Select(overflows, constant_like(math.inf, x), value)
+
+
 def _from_power(x: Expr, result: Callable[[Expr, Expr], Expr]) -> Expr:
     """A function of a power of two and of e^r - 1, if e^x is the power times e^r."""
 
@@ -101,15 +119,21 @@ def _from_power(x: Expr, result: Callable[[Expr, Expr], Expr]) -> Expr:
         remainder = (
             clamped - power * constant_like(_LOG_2_HIGH, x) - power * constant_like(_LOG_2_LOW, x)
         )
-        exponent = tirx.Cast(vector_dtype("int32", x), power) + integer_like(_EXPONENT_BIAS, x)
-        shifted = exponent << integer_like(_FRACTION_BITS, x)
-        scale = tirx.reinterpret(vector_dtype("float32", x), shifted)
-        return _let(remainder, lambda remainder: result(scale, from_remainder(remainder)))
+        return _scaled(power, remainder, result)
+
+    return _let(tirx.max(constant_like(_MIN_ARGUMENT, x), x), from_clamped)
+
+
+def _scaled(power: Expr, remainder: Expr, result: Callable[[Expr, Expr], Expr]) -> Expr:
+    """A function of 2^power and of e^remainder - 1."""
+    exponent = tirx.Cast(vector_dtype("int32", power), power)
+    shifted = exponent + integer_like(_EXPONENT_BIAS, power) << integer_like(_FRACTION_BITS, power)
+    scale = tirx.reinterpret(vector_dtype("float32", power), shifted)
 
     def from_remainder(remainder: Expr) -> Expr:
         return polynomial(_EXP_COEFFICIENTS, remainder) * remainder * remainder + remainder
 
-    return _let(tirx.max(constant_like(_MIN_ARGUMENT, x), x), from_clamped)
+    return _let(remainder, lambda remainder: result(scale, from_remainder(remainder)))
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -146,7 +170,7 @@ def _odd_quotient(
     )
 
 
-FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
+FUNCTIONS = {"exp": exp, "exp2": exp2, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
 """The functions by the names that TensorIR's intrinsics have after ``tirx.``."""
 
 

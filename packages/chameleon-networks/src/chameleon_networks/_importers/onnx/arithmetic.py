@@ -246,7 +246,7 @@ def _prelu(node: Node) -> Any:
 
 
 def _sign(node: Node) -> Any:
-    """``Sign``; TVM would compare unsigned integers with -1, and take NaN for 0."""
+    """``Sign``: NaN for NaN. TVM's importer would compare unsigned integers with -1."""
     x = node[0]
     kind = np.dtype(dtype_of(x)).kind
     if kind == "u":

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from chameleon_tvm import _emit as emit
-from chameleon_tvm._opaque import NODES, is_opaque, opaque, rounded_to
+from chameleon_tvm._opaque import NODES, OPAQUE, is_opaque, opaque, rounded_to
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._spaces.loops.trees import find_nodes, structural_map, substitute
-from chameleon_tvm._types import FLOAT32, UNROUNDED
+from chameleon_tvm._types import FLOAT32, HALVES, UNROUNDED
 
 _KINDS = tuple(getattr(tirx, name) for name in (*NODES, "GT", "GE"))
 """The classes of TVM's nodes that become opaque."""
@@ -62,7 +62,7 @@ def _hidden_value(value: Any, written: Sequence[Any]) -> Any:
     changes = [
         (_KINDS, partial(_hidden_operation, data, results)),
         (tirx.Cast, _rounded_cast),
-        (tvm.ir.Call, _rounded_call),
+        (tvm.ir.Call, _exact_call),
     ]
     hidden = structural_map(changed, changes)
     if hidden.same_as(changed):
@@ -99,10 +99,15 @@ def _rounded_cast(cast: Any) -> Any:
     return rounded_to(kind, emit.cast(FLOAT32, cast.value))
 
 
-def _rounded_call(call: Any) -> Any:
-    """A function that rounds its result to the dtype of its arguments."""
-    kind = str(call.ty)
-    if kind not in UNROUNDED or any(str(each.ty) != kind for each in call.args):
+def _exact_call(call: Any) -> Any:
+    """A function in float32 whose result is rounded to 16 bits, and one that TVM approximates."""
+    kind, name = str(call.ty), str(getattr(call.op, "name", ""))
+    if name.startswith(OPAQUE) or any(str(each.ty) != kind for each in call.args):
+        return call
+    if name == "tirx.tanh" and kind == "float64":
+        return opaque("tanh", *call.args)
+    if kind not in HALVES:
         return call
     operands = [emit.cast(FLOAT32, each) for each in call.args]
-    return rounded_to(kind, tirx.call_intrin(FLOAT32, call.op, *operands))
+    result = tirx.call_intrin(FLOAT32, call.op, *operands)
+    return rounded_to(kind, result) if kind in UNROUNDED else emit.cast(kind, result)

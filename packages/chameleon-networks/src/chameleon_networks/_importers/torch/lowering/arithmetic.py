@@ -6,9 +6,9 @@ import math
 from functools import partial
 from typing import Any
 
-from chameleon_tvm.api import INT8
+from chameleon_tvm.api import INT8, tirx
 
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import map_elements, relax
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
@@ -38,10 +38,23 @@ def _power(call: TorchCall) -> Any:
     return result if computed == call.dtype else op.astype(op.round(result), call.dtype)
 
 
+_ROOTS = {0.5: op.sqrt, -0.5: op.rsqrt}
+"""Powers that torch computes as square roots, also of negative zero and infinity."""
+
+
 def _pow_tensor_scalar(call: TorchCall) -> Any:
     """``pow`` with a number as exponent, whose result is floating-point for some integers."""
+    root = _ROOTS.get(call.argument(1, "exponent"))
+    if root is not None and call.dtype in {"float32", "float64"}:
+        return root(*call.operands(1))
     same = str(call.value(0).ty.dtype) == call.dtype
     return call.importer._pow(call.node) if same else _power(call)  # noqa: SLF001 - no public method
+
+
+def _exp2(call: TorchCall) -> Any:
+    """``exp2``, which Relax lacks."""
+    [x] = call.operands(1)
+    return map_elements(call.importer.block_builder, tirx.exp2, x, "exp2")
 
 
 def _div(call: TorchCall) -> Any:
@@ -172,6 +185,7 @@ _SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (
 CONVERTERS: dict[str, Converter] = {
     **{name: convert for convert, names in _SHARED_CONVERTERS for name in names},
     "pow.Tensor_Scalar": _pow_tensor_scalar,
+    "exp2.default": _exp2,
     "floor_divide.default": partial(_promote, op.floor_divide),
     "clamp_max.default": partial(_promote, op.minimum),
     "amax.default": partial(_amax_amin, op.max),

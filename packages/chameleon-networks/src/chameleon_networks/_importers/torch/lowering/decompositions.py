@@ -17,7 +17,9 @@ from torch._higher_order_ops.effects import with_effects
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from chameleon_networks._importers.torch.lowering import (
+    elementwise,
     linear_algebra,
+    scattering,
     sorting,
     special_functions,
     windows,
@@ -222,10 +224,10 @@ def _is_sparse(program: Any) -> bool:
 
 def _trilinear(*args: Any) -> Any:
     """The sum of products of three tensors, each of which first gets some more axes."""
-    item, two, three = (
+    first, second, third = (
         functools.reduce(torch.unsqueeze, args[at + 3], args[at]) for at in range(3)
     )
-    return (item * two * three).sum(args[6])
+    return (first * second * third).sum(args[6])
 
 
 def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: Any) -> Any:
@@ -251,55 +253,8 @@ def _batch_norm_training(*args: Any) -> Any:
     return decompose(*args) if training else NotImplemented
 
 
-_IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
-"""The identity element of each reduction, by torch's name."""
-
-
-def _scatter_reduce(
-    x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
-) -> Any:
-    """``scatter_reduce`` to means, or without the numbers of the input (``include_self=False``)."""
-    if not x.is_floating_point() or (include_self and reduce != "mean"):
-        return NotImplemented
-    ones = torch.ones(index.shape, dtype=x.dtype, device=x.device)
-    count = torch.zeros_like(x).scatter_add(dim, index, ones)
-    initial = x if include_self else torch.where(count > 0, _IDENTITY[reduce], x)
-    if reduce != "mean":
-        return initial.scatter_reduce(dim, index, source, reduce)
-    total = initial.scatter_add(dim, index, source)
-    return total / (count + 1.0 if include_self else count.clamp(min=1.0))
-
-
-def _segment_reduce(
-    x: Any, reduce: str, *, axis: int = 0, initial: float | None = None, **segments: Any
-) -> Any:
-    """``segment_reduce``: reductions of parts of an axis that follow each other."""
-    offsets = segments.get("offsets")
-    if offsets is None:
-        ends = segments["lengths"].cumsum(-1)
-        starts = ends - segments["lengths"]
-    else:
-        starts, ends = offsets[..., :-1], offsets[..., 1:]
-    places, inner = torch.arange(x.shape[axis]), [1] * (x.ndim - 1 - axis)
-    member = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
-    member = member.reshape(*member.shape, *inner)
-    name = {"max": "amax", "min": "amin"}.get(reduce, reduce)
-    first = _IDENTITY[name] if initial is None else initial
-    parts = torch.where(member, x.unsqueeze(axis), _IDENTITY[name])
-    if reduce in {"max", "min"}:
-        integer_value = torch.full_like(parts.narrow(axis + 1, 0, 1), first)
-        return getattr(torch.cat([parts, integer_value], axis + 1), name)(axis + 1)
-    if reduce == "prod":
-        return parts.prod(axis + 1) * first
-    total = parts.sum(axis + 1) + first
-    if reduce == "sum":
-        return total
-    count = (ends - starts).reshape(*ends.shape, *inner)
-    return torch.where(count > 0, total / count, math.nan if initial is None else initial)
-
-
-def _cdist(item: Any, two: Any, p: float, _mode: int | None) -> Any:
-    return _norm_of_difference(item.unsqueeze(-2) - two.unsqueeze(-3), p)
+def _cdist(x: Any, y: Any, p: float, _mode: int | None) -> Any:
+    return _norm_of_difference(x.unsqueeze(-2) - y.unsqueeze(-3), p)
 
 
 def _norm_of_difference(difference: Any, p: float) -> Any:
@@ -322,162 +277,10 @@ def _zero_norm(
     return (x != 0).to(dtype or x.dtype).sum(axes, keepdim=keepdim)
 
 
-def _elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    return scale * torch.where(x > 0, x, alpha * torch.expm1(x * input_scale))
-
-
 def _pdist(x: Any, p: float = 2.0) -> Any:
     """``pdist``: the distance of each pair of rows, each pair once."""
     rows, others = torch.triu_indices(len(x), len(x), 1)
     return _norm_of_difference(x[rows] - x[others], p)
-
-
-def _index_reduce(
-    x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
-) -> Any:
-    """``index_reduce``, whose index has one axis, as ``scatter_reduce``."""
-    if x.ndim == 0:
-        return _index_reduce(
-            x.reshape(1), 0, index, source.reshape(1), reduce, include_self=include_self
-        ).reshape(())
-    shape = [1] * x.ndim
-    shape[dim] = -1
-    where = index.reshape(shape).expand(source.shape)
-    return x.scatter_reduce(dim, where, source, reduce, include_self=include_self)
-
-
-def _scatter_value(x: Any, dim: int, index: Any, value: float, *, reduce: str) -> Any:
-    source = torch.full(index.shape, value, dtype=x.dtype)
-    return _scatter_source(x, dim, index, source, reduce=reduce)
-
-
-def _scatter_source(x: Any, dim: int, index: Any, source: Any, *, reduce: str) -> Any:
-    kind = {"add": "sum", "multiply": "prod"}[reduce]
-    part = source[tuple(slice(extent) for extent in index.shape)]
-    return x.scatter_reduce(dim, index, part, kind)
-
-
-def _put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
-    return flat.reshape(x.shape)
-
-
-def _diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """``diagonal_scatter``."""
-    moved = x.movedim((dim1, dim2), (0, 1))
-    places = torch.arange(source.shape[-1])
-    rows, columns = places + max(-offset, 0), places + max(offset, 0)
-    result = moved.index_put((rows, columns), source.movedim(-1, 0))
-    return result.movedim((0, 1), (dim1, dim2))
-
-
-def _nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
-    """``nonzero_static``: the places of the first numbers that are not zero."""
-    chosen = x.reshape(-1) != 0
-    rank = chosen.cumsum(0) - 1
-    row = torch.where(chosen, rank.clamp(max=size), size)
-    places = torch.full((size + 1,), -1).scatter(0, row, torch.arange(len(row)))[:size]
-    steps = [math.prod(x.shape[axis + 1 :]) for axis in range(x.ndim)]
-    pairs = zip(x.shape, steps, strict=True)
-    axes = [places // max(step, 1) % max(extent, 1) for extent, step in pairs]
-    found = torch.stack(axes, -1) if axes else places.new_zeros(size, 0)
-    return torch.where(places.unsqueeze(-1) < 0, fill_value, found)
-
-
-def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
-    shape = torch.broadcast_shapes(x.shape, mask.shape)
-    mask = mask.expand(shape)
-    index = (mask.reshape(-1).cumsum(0) - 1).clamp(0, source.numel() - 1).reshape(shape)
-    return torch.where(mask, source.reshape(-1)[index], x.expand(shape))
-
-
-def _signbit(x: Any) -> Any:
-    """``signbit``, which is also set for -0.0. For NaN, the result is always False."""
-    return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
-
-
-def _copysign(x: Any, y: Any) -> Any:
-    y = torch.full((), y, dtype=torch.float32) if isinstance(y, int | float) else y
-    x = x if x.is_floating_point() else x.float()
-    return torch.where(_signbit(y), -x.abs(), x.abs())
-
-
-def _frexp(x: Any) -> Any:
-    """``frexp``: a fraction of magnitude 0.5 to 1, and a power of two."""
-    magnitude = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
-    power = magnitude.log2().floor() + 1
-    fraction = magnitude * torch.exp2(-power)
-    power = torch.where(fraction >= 1, power + 1, torch.where(2 * fraction < 1, power - 1, power))
-    ordinary = (x != 0) & x.isfinite()
-    exact = torch.where(ordinary, x * torch.exp2(-power), x)
-    return exact, torch.where(ordinary, power, 0).to(torch.int32)
-
-
-def _angle(x: Any) -> Any:
-    """``angle`` of real numbers. Those of complex numbers are computed from their parts."""
-    if x.is_complex():
-        return NotImplemented
-    return torch.where(x < 0, math.pi, torch.where(x.isnan(), x, 0.0))
-
-
-def _wrapping_remainder(x: Any, y: Any) -> tuple[Any, Any]:
-    """The exact remainder with the sign of x, and whether the sign of y differs."""
-    rest = torch.fmod(x, y)
-    return rest, ((rest > 0) & (y < 0)) | ((rest < 0) & (y > 0))
-
-
-def _floats(x: Any, y: Any) -> tuple[Any, Any] | None:
-    """Two operands as floating-point tensors, or None if their quotient is an integer."""
-    dtype = torch.result_type(x, y)
-    if not dtype.is_floating_point:
-        return None
-    y = y if isinstance(y, torch.Tensor) else torch.full((), y, dtype=dtype)
-    return x.to(dtype), y.to(dtype)
-
-
-def _remainder(x: Any, y: Any) -> Any:
-    """``remainder``; TVM's rounds the quotient, which is wrong if the quotient is large."""
-    operands = _floats(x, y)
-    if operands is None:
-        return NotImplemented
-    rest, wraps = _wrapping_remainder(*operands)
-    return torch.where(wraps, rest + operands[1], rest)
-
-
-def _floor_divide(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Any:
-    """``floor_divide`` by the exact remainder, as in torch and Python."""
-    operands = _floats(x, y)
-    if operands is None or rounding_mode != "floor":
-        return NotImplemented
-    x, y = operands
-    rest, wraps = _wrapping_remainder(x, y)
-    quotient = (x - rest) / y - wraps.to(x.dtype)
-    whole = quotient.floor()
-    whole = torch.where(quotient - whole > 0.5, whole + 1, whole)  # noqa: PLR2004 - it rounds
-    whole = torch.where(quotient == 0, torch.trunc(x / y), whole)
-    return torch.where(y == 0, x / y, whole)
-
-
-def _hypot(x: Any, y: Any) -> Any:
-    """``hypot``, scaled so that no square overflows or vanishes; infinite even beside NaN."""
-    x, y = x.abs(), y.abs()
-    most, least = torch.maximum(x, y), torch.minimum(x, y)
-    ratio = least / torch.where(most == 0, 1.0, most)
-    infinite = (x == math.inf) | (y == math.inf)
-    return torch.where(infinite, math.inf, most * torch.sqrt(1 + ratio * ratio))
-
-
-def _histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
-    """``histc``: counts of numbers in equal intervals, of which the last includes its end."""
-    if not x.numel():
-        return x.new_zeros(bins)
-    x = x.reshape(-1)
-    low, high = (x.min(), x.max()) if min == max else (min, max)
-    if min == max:
-        low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
-    place = ((x - low) * bins / (high - low)).floor().clamp(max=bins - 1)
-    member = (place == torch.arange(bins).unsqueeze(-1)) & (x >= low) & (x <= high)
-    return member.sum(1).to(x.dtype)
 
 
 def _linear_cross_entropy(*args: Any) -> Any:
@@ -533,56 +336,21 @@ def _linear_cross_entropies(*args: Any) -> Any:
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **elementwise.DECOMPOSITIONS,
     **linear_algebra.DECOMPOSITIONS,
+    **scattering.DECOMPOSITIONS,
     **sorting.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,
     _ATEN._pdist_forward.default: _pdist,  # noqa: SLF001
     _ATEN._transformer_encoder_layer_fwd.default: _encoder_layer,  # noqa: SLF001
-    _ATEN.index_reduce.default: _index_reduce,
-    _ATEN.scatter.value_reduce: _scatter_value,
-    _ATEN.scatter.reduce: _scatter_source,
-    _ATEN.nonzero_static.default: _nonzero_static,
-    _ATEN.segment_reduce.default: _segment_reduce,
-    _ATEN.put.default: _put,
-    _ATEN.take.default: lambda x, index: x.reshape(-1)[index.reshape(-1)].reshape(index.shape),
-    _ATEN.histc.default: _histc,
-    _ATEN.diagonal_scatter.default: _diagonal_scatter,
-    _ATEN.masked_scatter.default: _masked_scatter,
-    # TVM multiplies by -1, which is no unsigned number.
-    _ATEN.neg.default: lambda x: NotImplemented if x.dtype.is_signed else x.bitwise_not() + 1,
-    _ATEN.signbit.default: _signbit,
-    _ATEN.copysign.Tensor: _copysign,
-    _ATEN.copysign.Scalar: _copysign,
-    _ATEN.frexp.Tensor: _frexp,
-    _ATEN.fmax.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x >= y, x, y)),
-    _ATEN.fmin.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x <= y, x, y)),
-    _ATEN.ldexp.Tensor: lambda x, y: x * torch.exp2(y.float()),
     _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
-    _ATEN.angle.default: _angle,
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator has this name
-    _ATEN.scatter_reduce.two: _scatter_reduce,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.var_mean.correction: _var_mean,
     _ATEN._native_batch_norm_legit_functional.default: _batch_norm_training,  # noqa: SLF001
     _ATEN._cdist_forward.default: _cdist,  # noqa: SLF001
     _ATEN.linalg_vector_norm.default: _zero_norm,
-    _ATEN.elu.default: _elu,
-    # Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2
-    _ATEN.selu.default: lambda x: _elu(x, 1.6732632423543772, 1.0507009873554805),
-    _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
-    _ATEN.softplus.default: lambda x, beta=1, threshold=20: torch.where(
-        x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta
-    ),
-    _ATEN.expm1.default: lambda x: torch.tanh(x / 2) * (torch.exp(x) + 1),
-    _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
-    _ATEN.hypot.default: _hypot,
-    **dict.fromkeys((_ATEN.remainder.Tensor, _ATEN.remainder.Scalar), _remainder),
-    _ATEN.remainder.Scalar_Tensor: lambda x, y: torch.remainder(
-        torch.full_like(y, x, dtype=torch.result_type(x, y)), y
-    ),
-    _ATEN.floor_divide.default: _floor_divide,
-    **dict.fromkeys((_ATEN.div.Tensor_mode, _ATEN.div.Scalar_mode), _floor_divide),
 }
 """Functions of torch that are traced instead of an operator, by operator."""
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from chameleon_networks._importers.torch.lowering.elementwise import in_float32
+
 _ATEN = torch.ops.aten
 
 
@@ -155,7 +157,8 @@ def _log_gamma(x: Any) -> Any:
     value = _log_gamma_from_half(torch.where(reflected, 1.0 - x, x))
     sine = torch.sin(math.pi * (x - x.round())).abs()
     result = torch.where(reflected, math.log(math.pi) - sine.log() - value, value)
-    return torch.where(x.abs() == math.inf, math.inf, result)
+    infinite = (x.abs() == math.inf) | (reflected & (x == x.round()))
+    return torch.where(infinite, math.inf, result)
 
 
 def _log_gamma_from_half(x: Any) -> Any:
@@ -175,7 +178,7 @@ def _digamma(x: Any) -> Any:
     value = _digamma_from_half(torch.where(reflected, 1.0 - x, x))
     turn = x - x.round()  # the difference is exact near a pole
     value = torch.where(reflected, value - math.pi / torch.tan(math.pi * turn), value)
-    poles = torch.where(x == 0, -math.inf, math.nan)
+    poles = torch.where(x == 0, -1.0 / x, math.nan)
     return torch.where((x <= 0) & (turn == 0), poles, value)
 
 
@@ -273,9 +276,25 @@ _ERFC = (
 
 
 def _erfcx(x: Any) -> Any:
-    t = 1.0 / (1.0 + 0.5 * x.abs())
-    value = t * _polynomial(t, _ERFC).exp()
+    value = _erfcx_above_zero(x.abs())
     return torch.where(x >= 0, value, 2.0 * (x * x).exp() - value)
+
+
+def _erfcx_above_zero(x: Any) -> Any:
+    t = 1.0 / (1.0 + 0.5 * x)
+    return t * _polynomial(t, _ERFC).exp()
+
+
+def _erfc(x: Any) -> Any:
+    """``1 - erf(x)``, with all digits of float32 if x is large."""
+    if x.dtype is torch.float64:
+        return 1.0 - torch.erf(x)
+    large = x > 0.5  # noqa: PLR2004 - erf is about one half there
+    tail = torch.where(large, x, 1.0)
+    # The square of the first bits is exact, which a large exponent needs.
+    first = (tail * 16.0).trunc().clamp(max=1024.0) / 16.0
+    power = (-first * first).exp() * ((first - tail) * (first + tail)).exp()
+    return torch.where(large, power * _erfcx_above_zero(tail), 1.0 - torch.erf(x))
 
 
 def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
@@ -304,7 +323,7 @@ def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
     return torch.where(n < 0, 0.0, value)
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.special_bessel_j0.default: partial(_bessel_j, 0),
     _ATEN.special_bessel_j1.default: partial(_bessel_j, 1),
     _ATEN.special_bessel_y0.default: partial(_bessel_y, 0),
@@ -325,6 +344,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.polygamma.default: _polygamma,
     _ATEN.erfinv.default: _erfinv,
     _ATEN.special_ndtri.default: _ndtri,
+    _ATEN.erfc.default: _erfc,
     _ATEN.special_erfcx.default: _erfcx,
     **{
         getattr(_ATEN, f"special_{shift}chebyshev_polynomial_{kind}").default: partial(
@@ -334,4 +354,5 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         for shift in ("", "shifted_")
     },
 }
+DECOMPOSITIONS = {operator: in_float32(function) for operator, function in _FUNCTIONS.items()}
 """Functions of torch that are traced instead of an operator, by operator."""
