@@ -93,7 +93,7 @@ class _Normalization:
         spread = self._mean(x, groups, "spread", square)
         epsilon = tirx.const(self.epsilon, _WIDE)
         factor = te.compute(
-            groups, lambda *at: tirx.rsqrt(spread(*at) + epsilon).astype(kind), name="factor"
+            groups, lambda *at: tirx.rsqrt((spread(*at) + epsilon).astype(kind)), name="factor"
         )
         return center, factor
 

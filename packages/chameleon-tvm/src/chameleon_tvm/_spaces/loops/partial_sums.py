@@ -165,7 +165,7 @@ def _identity(kind: Any, dtype: str) -> Any:
 def vectorize_reduction(loops: Sequence[Any], stores: Sequence[Any], lanes: int) -> Any | None:
     """Vectorize loops in which each statement reduces numbers to one element, or return None.
 
-    Terms of float32 for a sum in float64 are added up by four vectors first.
+    Several terms of float32 are added up before their sum is added to a number in float64.
 
     Args:
         loops: The innermost loop, or a loop around it and the innermost loop.
