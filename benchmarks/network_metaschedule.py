@@ -118,7 +118,7 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
     with RunView(run) as view:
         # A pipeline that was just run had its code imported then.
         trust_source = options.trust_source or options.pipeline is not None
-        pipeline = view.subject(trust_source=trust_source)
+        pipeline = view.model_choice(trust_source=trust_source)
         network = network_of(pipeline, view).by_bucket[""].network
         target = view.target
     seconds = options.seconds or ours

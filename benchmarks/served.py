@@ -404,7 +404,7 @@ def main(words: Sequence[str] | None = None) -> None:
 def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     """The network of a run folder with files for others."""
     with RunView(run) as view:
-        frontend = network_of(view.subject(trust_source=given.trust_source), view)
+        frontend = network_of(view.model_choice(trust_source=given.trust_source), view)
     if isinstance(frontend, BucketedFrontend):
         raise SystemExit(f"{run} has a network in buckets of shapes, which has no section here.")
     network = frontend.network

@@ -12,7 +12,7 @@ from chameleon_cli._json_schema.document import pipeline_schema
 from chameleon_cli._json_schema.types import TypeSchemas
 from chameleon_core import hooks
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._pipeline.nodes import Node, PipelineError, first_field
+from chameleon_core._pipeline.nodes import Node, PipelineError, expand_shorthand
 from chameleon_core._pipeline.structure import Structurer
 from chameleon_core._plugins import Registry
 from chameleon_core._plugins.kinds import STAGES
@@ -111,7 +111,7 @@ CHECK = Draft202012Validator(SECTION)
 
 
 def structured(document, kind=Options):
-    node = first_field(Node.of(document, "test"), kind)
+    node = expand_shorthand(Node.of(document, "test"), kind)
     try:
         return Structurer(classes=lambda _: {}).make(node, kind, "test")
     except PipelineError:

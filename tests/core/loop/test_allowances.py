@@ -4,9 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 from chameleon_cli._progress import Rate
-from chameleon_core._loop.budget import Allowance, Allowances
+from chameleon_core._loop.budget import Allowance, BudgetTracker
 from chameleon_core._loop.round.stages import generator
-from chameleon_core._measurement import FailureKind, Measurement, Spending, convincing, same_failure
+from chameleon_core._measurement import (
+    FailureKind,
+    Measurement,
+    Spending,
+    failure_threshold,
+    same_failure,
+)
 from chameleon_core._pipeline.schema import Budget, Scope
 from chameleon_core._task import Task
 from hypothesis import given
@@ -29,7 +35,7 @@ def _run(name, *, measured=0, seconds=0.0, of="", cost=1.0, recorded=0):
 
 
 def _allowances(runs, **budget):
-    return Allowances(runs, Budget(**budget), seconds_before=0.0)
+    return BudgetTracker(runs, Budget(**budget), seconds_before=0.0)
 
 
 @pytest.mark.parametrize("scope", Scope)
@@ -226,8 +232,8 @@ def test_words_about_a_lack_of_memory_do_not_matter():
     [("auto", 4, 16), ("auto", 64, 128), (5, 64, 5), (None, 4, None)],
 )
 def test_how_many_are_convincing(wanted, batch_size, expected):
-    assert convincing(wanted, batch_size=batch_size) == expected
-    memory = convincing(wanted, batch_size=batch_size, failure=FailureKind.OUT_OF_MEMORY)
+    assert failure_threshold(wanted, batch_size=batch_size) == expected
+    memory = failure_threshold(wanted, batch_size=batch_size, failure=FailureKind.OUT_OF_MEMORY)
     assert memory == (expected // 2 if wanted == "auto" else expected)
 
 

@@ -39,7 +39,7 @@ def stored(tmp_path, monkeypatch):
         network = NetworkResult(folder=str(delivered))
         folder = tmp_path / folder
         result = RunResult(folder=folder, seconds=1.0, operators=(), network=network)
-        return delivery.unless_gone(result, "odd").network
+        return delivery.verify_delivery(result, "odd").network
 
     return read
 

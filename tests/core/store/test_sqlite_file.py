@@ -243,7 +243,7 @@ def test_what_sqlite_says_in_words(notes, path, code, said, hint):
     error = sqlite3.OperationalError("sqlite's words")
     if code is not None:
         error.sqlite_errorname = code
-    with pytest.raises(NotesError) as refused, notes._sentences("read"):
+    with pytest.raises(NotesError) as refused, notes._translate_errors("read"):
         raise error
     assert str(refused.value).startswith(f"cannot read {path}: {said}")
     assert refused.value.hint == hint

@@ -89,15 +89,15 @@ def test_a_call_is_placed_without_running_anything():
     opened = []
     network = _network(_table([2, 4], [4]), opened)
     ids, mask = np.ones((2, 4), np.int64), np.ones(4)
-    exact = network.placed(ids, mask)
+    exact = network.padded_call(ids, mask)
     assert (exact.bucket, exact.cuts) == ("2-4", [])
     assert exact.inputs[0] is ids
-    filled = network.placed(ids[:, :3].repeat(2, 0)[:3], mask[:3])
+    filled = network.padded_call(ids[:, :3].repeat(2, 0)[:3], mask[:3])
     assert (filled.bucket, filled.cuts) == ("4-4", [(0, 0, 3), (0, 1, 6)])
     np.testing.assert_array_equal(filled.inputs[0][:, 3], PAD)
     np.testing.assert_array_equal(filled.inputs[0][:3, :3], 1)
     with pytest.raises(ValueError, match=r"no bucket takes ids \[5, 4\]"):
-        network.placed(np.ones((5, 4)), mask)
+        network.padded_call(np.ones((5, 4)), mask)
     assert not opened
 
 
@@ -105,7 +105,7 @@ def test_a_call_is_placed_without_running_anything():
 def test_padding_rounds_no_numbers(dtype):
     # The network of the bucket refuses them, as if nothing was padded.
     ids = np.full((1, 3), 0.5, dtype)
-    filled = _network(_table([1], [4]), []).placed(ids, np.ones(3, np.float16)).inputs
+    filled = _network(_table([1], [4]), []).padded_call(ids, np.ones(3, np.float16)).inputs
     assert [array.dtype for array in filled] == [dtype, "float32"]
     np.testing.assert_array_equal(filled[0], [[0.5, 0.5, 0.5, PAD]])
 

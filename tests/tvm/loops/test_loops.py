@@ -13,7 +13,7 @@ from chameleon_tvm._operators.elementary import FUNCTIONS
 from chameleon_tvm._operators.matmul_specs import DenseSpec
 from chameleon_tvm._quick_tvm import te, tirx
 from chameleon_tvm._spaces.loops.lowering import loops_of, vectorize
-from chameleon_tvm._spaces.loops.partial_sums import begun
+from chameleon_tvm._spaces.loops.partial_sums import with_initial_extrema
 from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm._spaces.loops.template import LoopTemplate
 from chameleon_tvm._spaces.loops.trees import find_nodes
@@ -30,7 +30,7 @@ RNG = np.random.default_rng(0)
 
 def _begun(tensors):
     """A function whose maxima begin at infinity, as those of a network do."""
-    return begun(te.create_prim_func(tensors), infinite=True)
+    return with_initial_extrema(te.create_prim_func(tensors), infinite=True)
 
 
 def _with_holes(x):

@@ -171,7 +171,7 @@ def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
     return next(f"{kind}: {m.message}" for m in measurements if m.failure == kind)
 
 
-def convincing(
+def failure_threshold(
     wanted: int | Literal["auto"] | None, *, batch_size: int, failure: FailureKind | None = None
 ) -> int | None:
     """The number of equal failures after which a search ends; None if there is no such limit.

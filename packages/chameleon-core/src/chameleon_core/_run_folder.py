@@ -45,13 +45,13 @@ class RunFolder:
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path = path.absolute()
         self._lock: int | None = None
-        self._begun = False
-        with _sentences(self.path):
+        self._is_unfinished = False
+        with _translate_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(self.path / LOCK)
         try:
             if fresh:
-                with _sentences(self.path):
+                with _translate_errors(self.path):
                     self._move_aside()
             self.store = RecordStore(self.path / RunFile.RECORDS)
         except BaseException:
@@ -137,8 +137,8 @@ class RunFolder:
             self.write(RunFile.BEST, json.dumps(result, indent=1) + "\n")
             fact = {"identity": _identity(pipeline), "result": result}
         self.store.set_fact("finished", fact)
-        self._begun = result is None
-        if self._begun and self.store.fact(FAILED) is not None:
+        self._is_unfinished = result is None
+        if self._is_unfinished and self.store.fact(FAILED) is not None:
             self.store.set_fact(FAILED, None)
 
     def keep_versions(
@@ -179,7 +179,7 @@ class RunFolder:
             name: the name of the file.
             text: the new content.
         """
-        with _sentences(self.path):
+        with _translate_errors(self.path):
             write_atomic(self.path / name, text)
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class RunFolder:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if self._begun and isinstance(error, Exception):
+        if self._is_unfinished and isinstance(error, Exception):
             self._keep_failure(error)
         self.close()
 
@@ -273,7 +273,7 @@ def _flock(lock: int, *, tries: int = 10, pause: float = 0.02) -> None:
             return
 
 
-def _sentences(path: Path) -> contextlib.AbstractContextManager[None]:
+def _translate_errors(path: Path) -> contextlib.AbstractContextManager[None]:
     return RunFolderError.on_os_error(
         f"cannot write to the run folder {path}",
         hint="restore access or free space, or choose another folder (`output=`)",

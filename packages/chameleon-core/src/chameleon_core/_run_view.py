@@ -18,15 +18,15 @@ from chameleon_system.api import Closeable
 from chameleon_core._errors import ExitCode, RunFolderError
 from chameleon_core._loop.context import disturbance_of
 from chameleon_core._loop.end.comparison import interim_result
-from chameleon_core._loop.end.delivery import guesses_for, stored_winners, unless_gone
+from chameleon_core._loop.end.delivery import guesses_for, stored_winners, verify_delivery
 from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.start.frontend import recalled, was_checked
 from chameleon_core._loop.start.shared_records import kept_records
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._measurement import Measurement
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._pipeline.load import subject_from_dict
-from chameleon_core._pipeline.schema import Subject
+from chameleon_core._pipeline.load import model_choice_from_dict
+from chameleon_core._pipeline.schema import ModelChoice
 from chameleon_core._run_folder import FAILED, LOCK
 from chameleon_core._stages import Delivery, Disturbance, Frontend, RecordDatabase
 from chameleon_core._store import RecordStore
@@ -230,7 +230,7 @@ class RunView(Closeable):
         if fact is None:
             return None
         result = RunResult.from_json(fact["result"], folder=self.folder)
-        return unless_gone(result, next(iter(self.document.get("model", ())), ""))
+        return verify_delivery(result, next(iter(self.document.get("model", ())), ""))
 
     @property
     def disturbance(self) -> Disturbance:
@@ -289,7 +289,7 @@ class RunView(Closeable):
             result=network,
         )
 
-    def subject(self, *, trust_source: bool) -> Subject:
+    def model_choice(self, *, trust_source: bool) -> ModelChoice:
         """Read the run's model and design space, without the plugins that only a search needs.
 
         Args:
@@ -304,21 +304,21 @@ class RunView(Closeable):
                 f"{self.folder} does not say which pipeline it belongs to",
                 hint="Run `chameleon run` on the pipeline first.",
             )
-        subject = subject_from_dict(self.document)
-        named = (subject.model.options, subject.space.options, *subject.sections.values())
+        choice = model_choice_from_dict(self.document)
+        named = (choice.model.options, choice.space.options, *choice.sections.values())
         check_sources(self.folder, *named, trust_source=trust_source)
-        return subject
+        return choice
 
-    def frontend(self, subject: Subject) -> Frontend:
+    def frontend(self, choice: ModelChoice) -> Frontend:
         """Make the frontend of the model, and pass it the choice that the run made.
 
         The choice is, for example, the layout of the images in a network.
 
         Args:
-            subject: the run's model and design space.
+            choice: the run's model and design space.
         """
-        frontend = TaskSource(subject).frontend()
-        recalled(subject, frontend, self.store)
+        frontend = TaskSource(choice).frontend()
+        recalled(choice, frontend, self.store)
         return frontend
 
     @property
@@ -329,16 +329,16 @@ class RunView(Closeable):
         """
         return stored_winners(self.store)
 
-    def guesses(self, subject: Subject) -> tuple[Delivery.Winner, ...]:
+    def guesses(self, choice: ModelChoice) -> tuple[Delivery.Winner, ...]:
         """The predicted configuration, or the first guess, of each task without measurements.
 
         Args:
-            subject: the run's model and design space.
+            choice: the run's model and design space.
         """
         stored = self.store.tasks()
         unmeasured = [row.task for row in stored if not self.store.measurements(row.id)]
         operators = () if self.result is None else self.result.operators
-        return guesses_for(unmeasured, operators, subject)
+        return guesses_for(unmeasured, operators, choice)
 
 
 def _no_valid_result(result: RunResult) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         PipelineError,
     )
     from chameleon_core._pipeline.record_locations import records_location
-    from chameleon_core._pipeline.schema import StageSpec, Subject
+    from chameleon_core._pipeline.schema import ModelChoice, StageSpec
     from chameleon_core._pipeline.stage_reader import create_stage, read_options
     from chameleon_core._plugins.check import complaint
     from chameleon_core._plugins.event_hooks import EventHooks

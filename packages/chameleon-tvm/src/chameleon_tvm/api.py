@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._spaces.auto import AutoSpace
     from chameleon_tvm._spaces.loops.hiding import hide_arithmetic
     from chameleon_tvm._spaces.loops.lowering import LANES, loops_of
-    from chameleon_tvm._spaces.loops.partial_sums import REFUSED, begun, keeping_nan
+    from chameleon_tvm._spaces.loops.partial_sums import REFUSED, keeping_nan, with_initial_extrema
     from chameleon_tvm._spaces.loops.schedule import (
         LoopPlan,
         default_plan,

@@ -158,7 +158,7 @@ class TypeSchemas:
     def opened(self, kind: type, section: Schema) -> Schema:
         """The schema of a section that may also be written as the value of its first option.
 
-        An example is ``model: net.onnx`` (``first_field``).
+        An example is ``model: net.onnx`` (``expand_shorthand``).
 
         Args:
             kind: the options class.

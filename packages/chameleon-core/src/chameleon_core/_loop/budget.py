@@ -182,7 +182,7 @@ class Allowance:
         return self.runs if self.shared else (run,)
 
 
-class Allowances:
+class BudgetTracker:
     """The budgets of a run's tasks.
 
     Alternatives, which are tasks for the operators of other tasks in another dtype, have a separate

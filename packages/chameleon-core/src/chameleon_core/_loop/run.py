@@ -14,19 +14,19 @@ from chameleon_core._event_bus import EventBus, event_log
 from chameleon_core._events import RunFinished, RunStarted
 from chameleon_core._loop.context import RunContext, RunTotals
 from chameleon_core._loop.end.comparison import Baselines, compared_results
-from chameleon_core._loop.end.delivery import check_unchanged, deliver, unless_gone
+from chameleon_core._loop.end.delivery import check_unchanged, deliver, verify_delivery
 from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.interruption import Interruption
 from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._loop.round.batch import FallbackWatch
-from chameleon_core._loop.round.in_flight import started
+from chameleon_core._loop.round.in_flight import running_runner
 from chameleon_core._loop.round.task_run import TaskRecords, TaskRun
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._loop.start.earlier_runs import WarmStart
 from chameleon_core._loop.start.frontend import check, choice_of, forget_choice
 from chameleon_core._loop.start.shared_records import shared_records
 from chameleon_core._loop.start.tasks import TaskSource
-from chameleon_core._loop.tuning import Tuning
+from chameleon_core._loop.tuning import TuningLoop
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._pipeline.yaml import dump_yaml
@@ -76,7 +76,7 @@ def run_pipeline(
             if not (folder.path / RunFile.BEST).exists():
                 folder.finish(pipeline, finished)
             result = RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
-            result = unless_gone(result, pipeline.model.name, pipeline.registry)
+            result = verify_delivery(result, pipeline.model.name, pipeline.registry)
             if result.network.failure is not None:
                 log.warning("network_not_delivered", problem=result.network.failure)
             return result
@@ -89,7 +89,7 @@ def run_pipeline(
         # Workers that measure nothing would only take cores from this process.
         space = StageRef.of(pipeline.space) if pipeline.budget.measurements != 0 else None
         with (
-            started(pipeline.runner, space, interruption, described) as runner,
+            running_runner(pipeline.runner, space, interruption, described) as runner,
             shared_records(pipeline, folder.store, runner, fresh=fresh) as records,
         ):
             totals = RunTotals(folder.store, runner)
@@ -202,7 +202,7 @@ def _task_runs(
 
 def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, Any] | None) -> None:
     """Measure first guesses, then batches, until every task has ended."""
-    tuning = Tuning(run, task_runs)
+    tuning = TuningLoop(run, task_runs)
     allowances = tuning.allowances
     run.publish(
         RunStarted(

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import structlog
 
-from chameleon_core._loop.budget import Allowances, by_work
+from chameleon_core._loop.budget import BudgetTracker, by_work
 from chameleon_core._loop.context import RunContext
 from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._loop.round.batch import Batch
@@ -23,7 +23,7 @@ from chameleon_core._loop.round.in_flight import (
 from chameleon_core._loop.round.stages import generator
 from chameleon_core._loop.round.task_run import TaskRun
 from chameleon_core._loop.start.frontend import choice_seconds, say_if_slower
-from chameleon_core._measurement import Measurement, convincing, same_failure
+from chameleon_core._measurement import Measurement, failure_threshold, same_failure
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._schedulers import Scheduler
 
@@ -36,7 +36,7 @@ GUESSES = 3
 fail."""
 
 
-class Tuning:
+class TuningLoop:
     """Decides, with the scheduler and the budget, which task of a run gets the next batch.
 
     Args:
@@ -55,7 +55,7 @@ class Tuning:
         # Replayed times cost nothing, so tasks do not end early if all their measurements fail.
         self._measures_hardware = run.runner.measures_hardware
         self._same_failure = budget.same_failure if self._measures_hardware else None
-        self.allowances = Allowances(runs, budget, seconds_before=choice_seconds(run.store))
+        self.allowances = BudgetTracker(runs, budget, seconds_before=choice_seconds(run.store))
         self._all_guessed = False
         # Alternatives are tuned after all other tasks have ended. The other tasks do not depend on
         # alternatives, and the time that an alternative has to beat is known then.
@@ -230,7 +230,7 @@ class Tuning:
         waiting = [run for run in runs if run.state.waiting]
         if not (waiting and measurements):
             return
-        enough = convincing(
+        enough = failure_threshold(
             self._same_failure, batch_size=self._run.batch_size, failure=measurements[0].failure
         )
         failure = None if enough is None else same_failure(measurements, enough)

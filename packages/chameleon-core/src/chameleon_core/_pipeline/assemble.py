@@ -13,7 +13,14 @@ import attrs
 from chameleon_core._pipeline import schema
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import leaves_of
-from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, expanded, first_field
+from chameleon_core._pipeline.nodes import (
+    Item,
+    Mark,
+    Node,
+    PipelineError,
+    expand_shorthand,
+    expanded,
+)
 from chameleon_core._pipeline.record_locations import NO_RECORDS, OWN_RECORDS, records_location
 from chameleon_core._pipeline.resolve import SEARCH, expand_presets
 from chameleon_core._pipeline.stage_reader import StageReader
@@ -180,7 +187,7 @@ class Assembler(StageReader):
             document={key: sections[key] for key in keys if sections.get(key) is not None},
         )
 
-    def subject(self) -> schema.Subject:
+    def model_choice(self) -> schema.ModelChoice:
         """Return the pipeline's model, space, sections and fixed knobs, which records depend on.
 
         If these parts have faults, the method raises a ``PipelineError`` with all of them.
@@ -189,7 +196,7 @@ class Assembler(StageReader):
         sections = self._sections(model, measured=True)
         fixed = schema.fixed_knobs(self._root.get("fix"), self.problems)
         self.check()
-        return schema.Subject(model=model, space=space, sections=sections, fix=fixed)
+        return schema.ModelChoice(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> schema.SearchChoice:
         """Return the pipeline's search stages with their options, budget and seed.
@@ -235,7 +242,7 @@ class Assembler(StageReader):
                 f"of '{name}' go below it",
             )
         name_node = Node(value=name, mark=item.key_mark)
-        return self.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
+        return self.spec("frontends", name_node, lambda kind: expand_shorthand(item.node, kind))
 
     def _target(self) -> tuple[Any, Any, Any]:
         """The target as a string for its resolver, as the user wrote it, and the resolver."""
@@ -293,7 +300,7 @@ class Assembler(StageReader):
             if node is None or node.value is None or (measured and not record.measured):
                 continue
             with self.collecting():
-                node = first_field(node, record.options)
+                node = expand_shorthand(node, record.options)
                 section = self.structurer.make(node, record.options, f"'{name}'")
                 section = self.completed(section, node.mark, CORE)
                 if model is not None:

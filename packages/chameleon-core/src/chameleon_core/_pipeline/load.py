@@ -12,7 +12,7 @@ import attrs
 from chameleon_core._pipeline.assemble import Assembler
 from chameleon_core._pipeline.nodes import Node, PipelineError
 from chameleon_core._pipeline.resolve import apply_overrides, merge
-from chameleon_core._pipeline.schema import ResolvedPipeline, SearchChoice, Subject
+from chameleon_core._pipeline.schema import ModelChoice, ResolvedPipeline, SearchChoice
 from chameleon_core._pipeline.stage_reader import StageReader
 from chameleon_core._pipeline.yaml import read_yaml
 from chameleon_core._plugins.registry import Registry
@@ -68,7 +68,7 @@ def from_dict(
     return _assembler(root, overrides, registry).assemble(None)
 
 
-def subject_from_dict(document: Mapping[str, Any]) -> Subject:
+def model_choice_from_dict(document: Mapping[str, Any]) -> ModelChoice:
     """Load only the parts of a pipeline that are needed to interpret a run's measurements.
 
     With these parts, a run can be exported even if, for example, its explorer is not installed.
@@ -79,7 +79,7 @@ def subject_from_dict(document: Mapping[str, Any]) -> Subject:
     Raises:
         PipelineError: these parts have faults. The message has one line for each.
     """
-    return _assembler(Node.of(document, "pipeline"), (), None).subject()
+    return _assembler(Node.of(document, "pipeline"), (), None).model_choice()
 
 
 def search_from_dict(document: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
@@ -154,9 +154,9 @@ class DocumentReader(StageReader):
         """A pipeline from mappings, each of which overrides those before it."""
         return self._assembler(parts).assemble(None)
 
-    def subject(self, *parts: Node) -> Subject:
-        """The subject of a pipeline from mappings, as for ``pipeline``."""
-        return self._assembler(parts).subject()
+    def model_choice(self, *parts: Node) -> ModelChoice:
+        """The model choice of a pipeline from mappings, as for ``pipeline``."""
+        return self._assembler(parts).model_choice()
 
     def _assembler(self, parts: Sequence[Node]) -> Assembler:
         sections = functools.reduce(merge, (part.value for part in parts))

@@ -322,7 +322,7 @@ class Item:
     node: Node
 
 
-def first_field(node: Node, kind: type) -> Node:
+def expand_shorthand(node: Node, kind: type) -> Node:
     """The section as a mapping, also if the user wrote only one value, as in ``model: net.onnx``.
 
     Such a value belongs to the first required option of the options class, or to the first option

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, first_field
+from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, expand_shorthand
 from chameleon_core._pipeline.schema import LIMITS, Scope
 from chameleon_core._pipeline.yaml import parse_value
 from chameleon_core._plugins.first_party import CORE
@@ -138,7 +138,7 @@ def _opened(root: Node, keys: list[str], sections: Sections) -> Node:
     if len(keys) == 1 or stage is None or not isinstance(stage.value, str):
         return root
     if keys[0] in sections:
-        section = first_field(stage, sections[keys[0]].options)
+        section = expand_shorthand(stage, sections[keys[0]].options)
     elif keys[0] in STAGES:
         section = stage.with_value({"name": stage})
     else:

@@ -299,7 +299,7 @@ def stages_of(value: Any) -> Iterator[StageSpec]:
 
 
 @attrs.frozen(kw_only=True)
-class Subject:
+class ModelChoice:
     """The parts of a pipeline that are needed to interpret a run's measurements.
 
     The search stages and the runner are not needed, so measurements can be read without these
@@ -318,8 +318,8 @@ class Subject:
     fix: tuple[FixedKnob, ...] = ()
 
 
-# This class has no slots, because a pipeline also derives from ``Subject``, and only one base class
-# may have slots.
+# This class has no slots, because a pipeline also derives from ``ModelChoice``, and only one base
+# class may have slots.
 @attrs.frozen(kw_only=True, slots=False)
 class SearchChoice:
     """The search stages that a pipeline names, with their budget and seed.
@@ -342,7 +342,7 @@ class SearchChoice:
 
 
 @attrs.frozen(kw_only=True)
-class ResolvedPipeline(Subject, SearchChoice):
+class ResolvedPipeline(ModelChoice, SearchChoice):
     """A pipeline that is ready to run: its preset is expanded, and all options are checked.
 
     Attributes:

@@ -23,7 +23,7 @@ from chameleon_core._pipeline.nodes import (
     Mark,
     Node,
     PipelineError,
-    first_field,
+    expand_shorthand,
     missing_sources,
 )
 from chameleon_core._plugins.options import former_names, renamed
@@ -295,7 +295,7 @@ class Structurer:
             blamed = isinstance(of, str) and self._blamed()
             raise PipelineError.at(item.key_mark, message, plugin=blamed)
         with self._inside(tag):
-            return self.section(kind, first_field(item.node, kind))
+            return self.section(kind, expand_shorthand(item.node, kind))
 
     def _construct(self, node: Node, kind: Any, values: dict[str, Any]) -> Any:
         try:

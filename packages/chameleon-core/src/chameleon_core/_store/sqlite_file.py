@@ -63,7 +63,7 @@ class SQLiteFile(Closeable):
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         self.read_only = read_only
-        with self._sentences("open"):
+        with self._translate_errors("open"):
             self._connection = self._open_to_read() if read_only else self._open_to_write()
 
     def _open_to_write(self) -> sqlite3.Connection:
@@ -123,12 +123,12 @@ class SQLiteFile(Closeable):
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query, and return its rows."""
-        with self._sentences("read"):
+        with self._translate_errors("read"):
             return self._connection.execute(sql, values).fetchall()
 
     def write(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Execute and commit one statement, and return the id of the row that it inserted."""
-        with self._sentences("write to"):
+        with self._translate_errors("write to"):
             return self._connection.execute(sql, values).lastrowid or 0
 
     @contextlib.contextmanager
@@ -137,7 +137,7 @@ class SQLiteFile(Closeable):
 
         The context yields the function that executes a statement.
         """
-        with self._sentences("write to"):
+        with self._translate_errors("write to"):
             if self._connection.in_transaction:
                 yield self._connection.execute
                 return
@@ -157,12 +157,12 @@ class SQLiteFile(Closeable):
         So results written before an interruption are kept. They are lost only if the file cannot be
         written.
         """
-        with self._sentences("write to"):
+        with self._translate_errors("write to"):
             self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
         finally:
-            with self._sentences("write to"):
+            with self._translate_errors("write to"):
                 # If the disk is full, SQLite itself ends the transaction.
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
@@ -172,7 +172,7 @@ class SQLiteFile(Closeable):
         self._connection.close()
 
     @contextlib.contextmanager
-    def _sentences(self, doing: str) -> Iterator[None]:
+    def _translate_errors(self, doing: str) -> Iterator[None]:
         """Turn SQLite's errors into errors with a message and a hint for the user."""
         try:
             yield

@@ -18,7 +18,7 @@ Manifest = dict[str, Any]
 """The manifest of a network, or its part about one bucket, as JSON values."""
 
 
-class Placed(NamedTuple):
+class PaddedCall(NamedTuple):
     """The inputs of one call, padded for the bucket of shapes that computes them.
 
     Attributes:
@@ -78,7 +78,7 @@ class Buckets:
         if bucket is None:
             bucket = self._chosen[str(shapes)] = self._bucket(shapes)
             said = self._sentence(bucket, shapes)
-            logging.getLogger("chameleon.network").info("%s: %s", self._said(shapes), said)
+            logging.getLogger("chameleon.network").info("%s: %s", self._shapes_text(shapes), said)
         network = self._network(bucket)
         if bucket["inputs"] == shapes:
             return network(*inputs)
@@ -124,13 +124,15 @@ class Buckets:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def placed(self, *inputs: Any) -> Placed:
+    def padded_call(self, *inputs: Any) -> PaddedCall:
         """Choose the bucket for a call, and pad the arrays to the bucket's shapes."""
         shapes = self._shapes(inputs)
         bucket = self._bucket(shapes)
         if bucket["inputs"] == shapes:
-            return Placed(bucket["name"], list(inputs), [])
-        return Placed(bucket["name"], self._filled(inputs, bucket["inputs"]), self._cuts(shapes))
+            return PaddedCall(bucket["name"], list(inputs), [])
+        return PaddedCall(
+            bucket["name"], self._filled(inputs, bucket["inputs"]), self._cuts(shapes)
+        )
 
     def plan(self, *inputs: Any) -> str:
         """Say which bucket a call with these arrays would use, and how they would be padded.
@@ -160,7 +162,9 @@ class Buckets:
         if exact or fitting:
             best: Manifest = min(exact or fitting, key=lambda entry: _elements(entry["inputs"]))
             return best
-        known = "; ".join(f"{entry['name']} ({self._said(entry['inputs'])})" for entry in buckets)
+        known = "; ".join(
+            f"{entry['name']} ({self._shapes_text(entry['inputs'])})" for entry in buckets
+        )
         way = (
             "of inputs between them only axes with a `pad` are filled up, all axes of a dimension "
             "alike"
@@ -168,7 +172,7 @@ class Buckets:
             else "with a `pad` beside its `buckets` in the pipeline, the network is delivered for "
             "inputs between them as well"
         )
-        raise ValueError(f"no bucket takes {self._said(shapes)}; there are {known}; {way}")
+        raise ValueError(f"no bucket takes {self._shapes_text(shapes)}; there are {known}; {way}")
 
     def _fits(self, shapes: Shapes, bucket: Shapes) -> bool:
         return all(
@@ -193,7 +197,7 @@ class Buckets:
         return filled
 
     def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
-        """The parts of the outputs that belong to inputs of these shapes; see ``Placed``."""
+        """The parts of the outputs that belong to inputs of these shapes; see ``PaddedCall``."""
         return [
             (number, axis, factor * _extent(dimension, shapes))
             for dimension in self._manifest["dimensions"]
@@ -208,7 +212,7 @@ class Buckets:
                 padded.append(f"{dimension['name']} {asked} is padded to {extent}")
         return " and ".join(padded) or f"bucket {bucket['name']} is run as it is"
 
-    def _said(self, shapes: Shapes) -> str:
+    def _shapes_text(self, shapes: Shapes) -> str:
         names = [wanted["name"] for wanted in self._manifest["inputs"]]
         return ", ".join(f"{name} {shape}" for name, shape in zip(names, shapes, strict=True))
 

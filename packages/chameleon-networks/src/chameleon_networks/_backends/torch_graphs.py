@@ -153,7 +153,7 @@ class CompiledGraph:
         self.instances = instances
         self.next: CompiledGraph | None = None
         self._first = threading.Lock()
-        self._begun = self._stays = self._awaits = False
+        self._has_started = self._stays = self._awaits = False
         self._folder: Path | None = None
         self._tried: Path | None = None
         self._candidate: Any = None
@@ -260,9 +260,9 @@ class CompiledGraph:
         """Answer a call with torch's own code, and adopt the delivered network for later calls."""
         answer, torchs = _clocked(self._graph, arguments)
         try:
-            if not self._begun:
+            if not self._has_started:
                 self._begin(arguments, answer)
-                self._begun = True
+                self._has_started = True
             folder = self._folder
             if folder is None or self._stays:
                 return answer

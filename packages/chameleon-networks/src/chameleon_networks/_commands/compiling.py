@@ -18,7 +18,7 @@ def compile_run(
 ) -> tuple[NetworkResult, bool]:
     """Compile the network of a run again, without tuning, and say if it must be verified."""
     with results_alone(), RunView(folder) as run:
-        pipeline = run.subject(trust_source=trust_source)
+        pipeline = run.model_choice(trust_source=trust_source)
         if max_error is not None:
             pipeline = runs.with_max_error(pipeline, max_error)
         require = run.document.get("require") or {}

@@ -38,7 +38,7 @@ def export_run(
         with RunView(folder) as run:
             check_unchanged(folder)
             # Only the form `metaschedule` needs the model as well as the records.
-            pipeline = run.subject(trust_source=trust_source or form != METASCHEDULE)
+            pipeline = run.model_choice(trust_source=trust_source or form != METASCHEDULE)
             measured = run.winners
             frontend = run.frontend(pipeline)
             threads = threads_of(run)

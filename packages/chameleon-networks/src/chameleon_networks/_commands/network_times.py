@@ -70,7 +70,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
     """Time the delivered network of a run folder, in each bucket of shapes."""
     with results_alone():
         with RunView(folder) as run:
-            work = network_of(run.subject(trust_source=trust_source), run)
+            work = network_of(run.model_choice(trust_source=trust_source), run)
             threads = threads_of(run)
         delivered = delivered_in(folder)
         buckets = {

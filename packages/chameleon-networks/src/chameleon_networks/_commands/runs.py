@@ -6,14 +6,14 @@ from pathlib import Path
 
 import attrs
 from chameleon_core.api import RunFile, RunView
-from chameleon_core.plugin_api import ConfigError, RunFolderError, Subject
+from chameleon_core.plugin_api import ConfigError, ModelChoice, RunFolderError
 
 from chameleon_networks._artifact.sources import check_source_files
 from chameleon_networks._frontends.bucketed import ShapeFrontend
 from chameleon_networks._frontends.lazy import LazyFrontend
 
 
-def with_max_error(pipeline: Subject, max_error: float) -> Subject:
+def with_max_error(pipeline: ModelChoice, max_error: float) -> ModelChoice:
     """Return a pipeline in which another largest error of the network's outputs is accepted."""
     precision = pipeline.sections.get("precision")
     if precision is None:
@@ -25,7 +25,7 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
     return attrs.evolve(pipeline, sections={**pipeline.sections, "precision": precision})
 
 
-def network_of(pipeline: Subject, run: RunView, *, fresh: bool = False) -> ShapeFrontend:
+def network_of(pipeline: ModelChoice, run: RunView, *, fresh: bool = False) -> ShapeFrontend:
     """Read the network of a run in its layout, perhaps although its files have changed."""
     if not fresh:
         check_unchanged(run.folder)

@@ -88,7 +88,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
     if folder.name == RunFile.NETWORK and (folder / MANIFEST).exists():
         folder = folder.parent
     with results_alone(), RunView(folder) as run:
-        pipeline = run.subject(trust_source=trust_source)
+        pipeline = run.model_choice(trust_source=trust_source)
         work, delivered = runs.network_of(pipeline, run), runs.delivered_in(folder)
         winners = {
             winner.task.key: winner

@@ -163,7 +163,7 @@ class Baselines:
         """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns."""
         if not self._network.options.compare:
             return result
-        begun, plan = time.perf_counter(), self._delivery.plan
+        start_time, plan = time.perf_counter(), self._delivery.plan
         processes = [ours]
         if self.reference.name in self._network.frameworks:
             processes.append(self.reference)
@@ -173,7 +173,7 @@ class Baselines:
             threads = self._delivery.threads
             beside = ReducedFrameworks(self._network, reduced, threads=threads, stack=self._stack)
             processes += beside.opened()
-        left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - begun))
+        left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - start_time))
         seconds = median_seconds(processes, inputs, threads=self._delivery.threads, plan=left)
         for name in self._network.frameworks:
             if name in seconds and not seconds[name]:

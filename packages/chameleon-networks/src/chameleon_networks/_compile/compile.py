@@ -27,7 +27,6 @@ from chameleon_tvm.api import (
     INT8,
     UNCHECKED,
     array_type,
-    begun,
     hide_arithmetic,
     permissions_of,
     structural_hash,
@@ -36,6 +35,7 @@ from chameleon_tvm.api import (
     te,
     tirx,
     tvm_target,
+    with_initial_extrema,
 )
 
 from chameleon_networks._compile.default_schedules import (
@@ -225,10 +225,12 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
     sequence, functions = gather_channels(sequence, functions)
     sequence, functions = elide_copies(sequence, functions)
     sequence, functions = _rename_tuned_loops(sequence, functions, loops)
-    sequence, placed = specialize_buffers(sequence, functions)
+    sequence, specialized = specialize_buffers(sequence, functions)
     whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
     sequence = _name_by_task(sequence, functions)
-    named = {name: function.with_attr("global_symbol", name) for name, function in placed.items()}
+    named = {
+        name: function.with_attr("global_symbol", name) for name, function in specialized.items()
+    }
     # Schedules come last, because strides of views decide on vectors.
     kernels = apply_default_schedules(
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
@@ -330,7 +332,7 @@ def _fix_extrema(module: Any) -> Any:
     # TVM begins reductions at the largest finite number, and the result is the second operand if
     # either is NaN.
     functions = {
-        variable: _move_constants_first(begun(function, infinite=True))
+        variable: _move_constants_first(with_initial_extrema(function, infinite=True))
         if isinstance(function, tirx.PrimFunc)
         else function
         for variable, function in module.functions_items()

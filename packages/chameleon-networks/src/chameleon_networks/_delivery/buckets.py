@@ -243,7 +243,7 @@ class _Bucket:
 
     def compile(self, folder: Path, plain: Path) -> None:
         """Compile and verify the network."""
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         self.inputs = self.settled.network.samples(np.random.default_rng(0))
         with contextlib.ExitStack() as stack:
             steps = DeliverySteps(self.settled, self.delivery, stack)
@@ -258,7 +258,7 @@ class _Bucket:
             kernels = steps.kernel_seconds(running)
             self.outputs = running.outputs(self.inputs)
             shutil.copytree(staged, folder)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start_time
         self.result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
 
     def timed(self, folder: Path) -> NetworkResult:

@@ -110,7 +110,7 @@ def time_in_turns(
     plan: ComparisonPlan = NO_LIMITS,
 ) -> Rounds:
     """The median seconds of each turn of networks, which alternate; None after a failure."""
-    begun = last = time.perf_counter()
+    start_time = last = time.perf_counter()
     longest = 0.0
     times: Times = {process.name: [] for process in processes}
     for process in processes:
@@ -125,7 +125,7 @@ def time_in_turns(
                 timing.add_turn(process)
             now = time.perf_counter()
             longest, last = max(longest, now - last), now
-            if done + 1 >= LEAST_ROUNDS and now - begun + longest > plan.seconds:
+            if done + 1 >= LEAST_ROUNDS and now - start_time + longest > plan.seconds:
                 rounds = done + 1
             plan.tell("timed", done + 1, rounds)
             if done + 1 >= rounds:

@@ -11,7 +11,7 @@ import attrs
 from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetError, Task
 
-from chameleon_networks._artifact.buckets import Buckets, Placed
+from chameleon_networks._artifact.buckets import Buckets, PaddedCall
 from chameleon_networks._artifact.dispatch import uncompiled_buckets
 from chameleon_networks._checks.check import Facts
 from chameleon_networks._checks.padding import check_padding
@@ -37,7 +37,7 @@ class BucketedFrontend(Frontend):
         self.network = network
         self.networks = [(bucket, NetworkFrontend(own)) for bucket, own in network.networks]
         for bucket, own in network.networks:
-            own.bucket = BucketInputs(name=bucket.name, placed=self._placed)
+            own.bucket = BucketInputs(name=bucket.name, padded_call=self._padded_call)
 
     @property
     def by_bucket(self) -> dict[str, NetworkFrontend]:
@@ -48,8 +48,8 @@ class BucketedFrontend(Frontend):
         for _, network in self.networks:
             network.compute_in(precision)
 
-    def _placed(self, *inputs: Any) -> Placed:
-        return self._dispatch.placed(*inputs)
+    def _padded_call(self, *inputs: Any) -> PaddedCall:
+        return self._dispatch.padded_call(*inputs)
 
     @cached_property
     def _dispatch(self) -> Buckets:
@@ -158,11 +158,11 @@ def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [f"bucket {name}: {words}" for name, words in said.items()]
 
 
-def make_frontend(options: NetworkOptions, begun: PendingImport | None = None) -> ShapeFrontend:
+def make_frontend(options: NetworkOptions, pending: PendingImport | None = None) -> ShapeFrontend:
     """Make the frontend for a network's options: for one shape, or for several buckets."""
     if dimensions_of(options.shapes):
         return BucketedFrontend(BucketedNetwork(network_of, options))
-    return NetworkFrontend(network_of(options) if begun is None else begun.network, begun)
+    return NetworkFrontend(network_of(options) if pending is None else pending.network, pending)
 
 
 ShapeFrontend = NetworkFrontend | BucketedFrontend

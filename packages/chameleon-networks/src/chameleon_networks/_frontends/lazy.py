@@ -29,14 +29,14 @@ class LazyFrontend(Frontend):
     def __init__(self, options: NetworkOptions) -> None:
         self._options = options
         self._precision: Precision | None = None
-        self._begun: PendingImport | None = None
+        self._pending: PendingImport | None = None
 
     @cached_property
     def work(self) -> ShapeFrontend:
         """The frontend that does the work, made when needed, because it imports TVM."""
         from chameleon_networks._frontends.bucketed import make_frontend  # noqa: PLC0415 - needs TVM
 
-        work = make_frontend(self._options, self._begun)
+        work = make_frontend(self._options, self._pending)
         if self._precision is not None:
             work.compute_in(self._precision)
         return work
@@ -56,8 +56,8 @@ class LazyFrontend(Frontend):
         if not dimensions_of(self._options.shapes) and self._precision is None:
             with contextlib.suppress(ChameleonError, OSError):  # reading raises the error again
                 network = network_of(self._options)
-                self._begun = PendingImport(network, importer_process(network), threads)
-                weakref.finalize(self, self._begun.close)
+                self._pending = PendingImport(network, importer_process(network), threads)
+                weakref.finalize(self, self._pending.close)
 
     def check_source(self) -> None:
         check_source(self._options)

@@ -79,17 +79,19 @@ def _finished(reader: NetworkProcess) -> NetworkProcess | None:
 class NetworkFrontend(DeliverableNetwork):
     """The frontend for one input shape, with a task for each distinct fusion group."""
 
-    def __init__(self, network: ImportedNetwork, begun: PendingImport | None = None) -> None:
-        reader = None if begun is None else begun.reader
+    def __init__(self, network: ImportedNetwork, pending: PendingImport | None = None) -> None:
+        reader = None if pending is None else pending.reader
         network.kept = cache_of(network, "" if reader is None else network.programs_folder)
         self.network = network
-        if begun is not None:  # while this process waits for the graph
-            self.runner = begun.runner = idle_process()
+        if pending is not None:  # while this process waits for the graph
+            self.runner = pending.runner = idle_process()
         self.reader = None if reader is None else _finished(reader)
-        if begun is not None and self.reader is not None:
+        if pending is not None and self.reader is not None:
             network.sources |= cattrs.structure(self.reader.answer["sources"], SourceFiles)
             try:
-                self.reader.open(network.references[0], begun.threads, samples_of(network.samples))
+                self.reader.open(
+                    network.references[0], pending.threads, samples_of(network.samples)
+                )
             except (ChameleonError, OSError):  # the delivery starts another process
                 self.reader = None
         self.precision = None

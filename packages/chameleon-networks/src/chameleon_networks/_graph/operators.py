@@ -62,13 +62,13 @@ def count_transposed_elements(module: Any, fusions: Sequence[FusionGroup]) -> in
 def _unfused_bindings(module: Any, fusions: Sequence[FusionGroup]) -> list[Any]:
     """The bindings of a network outside of all fusion groups that are still read."""
     function = module["main"]
-    placed = {fusion.last: fusion for fusion in fusions}
+    by_last = {fusion.last: fusion for fusion in fusions}
     read = set(relax.analysis.free_vars(function.body.body))
     bindings = []
     for binding in reversed(bindings_of(function)):
         if binding.var not in read:
             continue
-        fusion = placed.get(binding.var)
+        fusion = by_last.get(binding.var)
         for expression in (binding.value,) if fusion is None else fusion.inputs:
             read.update(relax.analysis.free_vars(expression))
         if fusion is None:

@@ -38,13 +38,13 @@ class BucketInputs:
 
     Attributes:
         name: The name of the bucket.
-        placed: A function of some inputs. It returns the name of the inputs' bucket, the inputs
-            padded to the shapes of that bucket, and the cuts of the outputs. A cut is the number of
-            an output, the number of its axis, and the extent to keep.
+        padded_call: A function of some inputs. It returns the name of the inputs' bucket, the
+            inputs padded to the shapes of that bucket, and the cuts of the outputs. A cut is the
+            number of an output, the number of its axis, and the extent to keep.
     """
 
     name: str
-    placed: Callable[..., tuple[str, Arrays, list[tuple[int, int, int]]]]
+    padded_call: Callable[..., tuple[str, Arrays, list[tuple[int, int, int]]]]
 
 
 class KeptGraph(Protocol):

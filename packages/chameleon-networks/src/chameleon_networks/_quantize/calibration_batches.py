@@ -165,7 +165,7 @@ def _fixed_shape_sample(
 def _bucket_sample(bucket: BucketInputs, arrays: Arrays, label: str) -> tuple[str, Sample]:
     """The name of the bucket that a batch belongs to, and the batch padded to its shapes."""
     try:
-        name, inputs, cuts = bucket.placed(*arrays)
+        name, inputs, cuts = bucket.padded_call(*arrays)
     except ValueError as error:
         raise ConfigError(
             f"{label}: {error}", hint="Yield batches as the network gets them later."

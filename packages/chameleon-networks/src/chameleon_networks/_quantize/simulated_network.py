@@ -55,10 +55,10 @@ def compile_with_input_hook(
 
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
-        placed = insert_kernels(
+        with_kernels = insert_kernels(
             module, fusions, lambda fusion: kernels_by_output[fusion.last], hook_input=hook_input
         )
-        executable = compile_bytecode(lower_and_fuse(placed), target, TunedLoops.of(()))
+        executable = compile_bytecode(lower_and_fuse(with_kernels), target, TunedLoops.of(()))
     # A kernel replaces the last operator of its fusion group.
     lasts = [binding.var for binding in bindings_of(module["main"])]
     order = tuple(indices[last] for last in lasts if kernels_by_output.get(last) is not None)

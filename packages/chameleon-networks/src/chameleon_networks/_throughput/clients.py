@@ -145,15 +145,15 @@ def run_clients(request: Request) -> Request:
             raise
         start.wait()
         latencies: list[float] = []
-        begun = ended = time.perf_counter()
-        while not latencies or ended - begun < request["seconds"]:
+        start_time = ended = time.perf_counter()
+        while not latencies or ended - start_time < request["seconds"]:
             if step is not None and request.get("before"):
                 step()
             called = time.perf_counter()
             call(inputs)
             ended = time.perf_counter()
             latencies.append(ended - called)
-        return begun, ended, latencies
+        return start_time, ended, latencies
 
     with busy_processes(request.get("neighbours", 0)), ThreadPoolExecutor(len(calls)) as pool:
         clients = [pool.submit(client, call) for call in calls]
@@ -164,7 +164,8 @@ def run_clients(request: Request) -> Request:
     times = [future.result() for future in clients]
     return {
         "latencies": [seconds for _, _, latencies in times for seconds in latencies],
-        "seconds": max(ended for _, ended, _ in times) - min(begun for begun, _, _ in times),
+        "seconds": max(ended for _, ended, _ in times)
+        - min(start_time for start_time, _, _ in times),
         "precision": precision,
         "variables": sorted(os.environ),
     }

@@ -26,7 +26,7 @@ from chameleon_core.api import (
     run_pipeline,
     words,
 )
-from chameleon_core.plugin_api import ChameleonError, ConfigError, Subject, Task
+from chameleon_core.plugin_api import ChameleonError, ConfigError, ModelChoice, Task
 
 from chameleon_one_shot._dataset.format import (
     MANIFEST,
@@ -226,7 +226,7 @@ class NetworkTasks:
     interruption: Interruption
     say: Callable[[str], None]
 
-    def of(self, networks: Sequence[Subject]) -> list[list[Task]]:
+    def of(self, networks: Sequence[ModelChoice]) -> list[list[Task]]:
         """Read the tasks of each network, from the folder if it has them."""
         tasks_by_network, problems = [], []
         for number, network in enumerate(networks, 1):
@@ -245,7 +245,7 @@ class NetworkTasks:
             )
         return tasks_by_network
 
-    def _network_tasks(self, network: Subject, number: str) -> list[Task]:
+    def _network_tasks(self, network: ModelChoice, number: str) -> list[Task]:
         sections = {name: attrs.asdict(value) for name, value in network.sections.items()}
         sources = [Path(name) for name in network.model.sources]
         # The dependencies of a function are unknown, so its network is read again each time.
@@ -292,7 +292,7 @@ def _digests(paths: Sequence[Path]) -> list[str]:
     return digests
 
 
-def _describe(network: Subject) -> str:
+def _describe(network: ModelChoice) -> str:
     model = network.model
     fields = attrs.fields(model.record.options)
     required = [field.alias for field in fields if field.default is attrs.NOTHING]

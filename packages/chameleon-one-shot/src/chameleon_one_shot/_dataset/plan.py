@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, words
-from chameleon_core.plugin_api import Node, Subject
+from chameleon_core.plugin_api import ModelChoice, Node
 
 _SEARCH_KEYS = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
 """The keys of a pipeline that a search of a plan may have."""
@@ -67,9 +67,9 @@ class Plan:
         document: the plan with its defaults and without its output, as JSON values.
     """
 
-    networks: tuple[Subject, ...]
+    networks: tuple[ModelChoice, ...]
     operators: Sequence[str]
-    hold_out: tuple[Subject, ...]
+    hold_out: tuple[ModelChoice, ...]
     amounts: Amounts
     searches: tuple[ResolvedPipeline, ...]
     output: Path
@@ -136,12 +136,12 @@ class _PlanReader(DocumentReader):
             self.say(self.root.mark, "a plan needs 'output', the data set's folder")
         return Path.cwd() / Path(text or ".").expanduser()
 
-    def _networks(self, key: str, precision: Node | None = None) -> tuple[Subject, ...]:
+    def _networks(self, key: str, precision: Node | None = None) -> tuple[ModelChoice, ...]:
         networks = []
         for entry in self._sequence(self.root.get(key), f"'{key}' is a list of models"):
             sections = {"model": entry, **({} if precision is None else {"precision": precision})}
             with self.collecting():
-                networks.append(self.subject(*self._shared(), entry.with_value(sections)))
+                networks.append(self.model_choice(*self._shared(), entry.with_value(sections)))
         return tuple(networks)
 
     def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:

@@ -22,7 +22,7 @@ from chameleon_core._loop.round.task_run import TaskRecords
 from chameleon_core._loop.start.shared_records import shares_records
 from chameleon_core._loop.start.tasks import TaskSource, delivers, provider_of
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._pipeline.schema import StageSpec, Subject
+from chameleon_core._pipeline.schema import ModelChoice, StageSpec
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.registry import Registry
 from chameleon_core._run_files import RunFile
@@ -72,7 +72,9 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     return attrs.evolve(delivered, delivered_seconds=seconds_before + delivered.delivered_seconds)
 
 
-def unless_gone(result: RunResult, frontend: str, registry: Registry | None = None) -> RunResult:
+def verify_delivery(
+    result: RunResult, frontend: str, registry: Registry | None = None
+) -> RunResult:
     """A stored result, with a failure if the network that it names is gone or incomplete by now.
 
     If the frontend's check of the network fails itself, the result stays as it is.
@@ -123,13 +125,13 @@ def check_unchanged(folder: Path, model: StageSpec) -> None:
 
 def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:
     """The time limit of a network's comparison, and a function that publishes its progress."""
-    begun = False
+    announced = False
 
     def tell(step: str, done: int, of: int) -> None:
-        nonlocal begun
-        if not begun:
+        nonlocal announced
+        if not announced:
             publish(ComparisonStarted(task=THE_NETWORK, finalists=1, rivals=of - 1))
-        begun = True
+        announced = True
         publish(ComparisonProgressed(task=THE_NETWORK, step=step, done=done, of=of))
 
     return ComparisonPlan(seconds=seconds_before * SHARE / (1.0 - SHARE), tell=tell)
@@ -215,13 +217,13 @@ def stored_winners(store: RecordStore) -> tuple[Delivery.Winner, ...]:
 
 
 def guesses_for(
-    tasks: Sequence[Task], operators: Iterable[OperatorResult], subject: Subject
+    tasks: Sequence[Task], operators: Iterable[OperatorResult], choice: ModelChoice
 ) -> tuple[Delivery.Winner, ...]:
     """The best guess for each of a run's unmeasured tasks (``RunView.guesses``)."""
     predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
     kernels = (
         guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
-        for task, space in zip(tasks, TaskSource(subject).spaces(tasks, among=True), strict=True)
+        for task, space in zip(tasks, TaskSource(choice).spaces(tasks, among=True), strict=True)
     )
     return tuple(kernel for kernel in kernels if kernel is not None)
 

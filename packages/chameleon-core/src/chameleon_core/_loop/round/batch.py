@@ -181,7 +181,7 @@ class Programs:
         self._visited = visited
         self._at_once = at_once
 
-    def joined(self, batch: Configs, more: Configs, most: int | None = None) -> Configs:
+    def append_new(self, batch: Configs, more: Configs, most: int | None = None) -> Configs:
         """Append configurations to a batch, except illegal ones and those proposed before.
 
         If two configurations result in the same program, only the first one is kept.

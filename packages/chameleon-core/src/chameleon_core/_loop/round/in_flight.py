@@ -290,7 +290,7 @@ class CheckedStream(Closeable):
 
 
 @contextlib.contextmanager
-def started(
+def running_runner(
     spec: StageSpec,
     space: StageRef | None,
     interruption: Interruption,

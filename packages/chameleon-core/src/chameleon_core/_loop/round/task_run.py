@@ -139,7 +139,7 @@ class TaskRecords:
         """
         return max((self._places[row] for row in configs if row in self._places), default=0)
 
-    def come_to(self, configs: Iterable[Config]) -> None:
+    def mark_replayed(self, configs: Iterable[Config]) -> None:
         """Record that a resumed search has proposed some stored configurations again.
 
         Stored measurements of configurations that a resumed search never proposes are
@@ -162,7 +162,7 @@ class TaskRecords:
         left = [m for config, m in self._pending.items() if config not in expected]
         if not left:
             return left
-        self.come_to([m.config for m in left])
+        self.mark_replayed([m.config for m in left])
         if ended is None:
             log.warning(
                 "left_over_measurements_kept",
@@ -323,7 +323,7 @@ class TaskRun:
             seconds: the wall-clock time in seconds that measuring these records took in other runs.
         """
         known = self.records.recorded
-        self.records.come_to([m.config for m in known])
+        self.records.mark_replayed([m.config for m in known])
         self.recorded, self.recorded_seconds = len(known), seconds
         for start in range(0, len(known), batch_size):
             self.tuner.recall(known[start : start + batch_size])
@@ -430,7 +430,7 @@ class TaskRun:
 
         If a configuration of the batch has no measurement, the tuner may propose it again.
         """
-        self.records.come_to(batch.configs)
+        self.records.mark_replayed(batch.configs)
         self.tuner.tell(batch.measurements)
         self._batch = None
         self._history.append(self.tuner.best_cost)

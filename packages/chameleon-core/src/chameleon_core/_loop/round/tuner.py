@@ -71,7 +71,7 @@ class TaskTuner:
         self.stages = stages
         self.visited = Visited(space)
         self._programs = Programs(space, self.visited, at_once=batch_size)
-        self._joined = self._programs.joined
+        self._append_new = self._programs.append_new
         self.measurements: list[Measurement] = []
         self.rounds = 0
         self.origins: dict[Config, Measurement.Origin] = {}
@@ -176,7 +176,9 @@ class TaskTuner:
         The array has shape (n, knobs).
         """
         suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
-        return self._joined(self._joined(suggested[:0], suggested), self.space.first_guesses)
+        return self._append_new(
+            self._append_new(suggested[:0], suggested), self.space.first_guesses
+        )
 
     def recommended(self, otherwise: int = 0) -> Configs:
         """Configurations to use without measurements, most promising first, shape (n, knobs).
@@ -191,7 +193,7 @@ class TaskTuner:
         if self.predicted and not self.measurements:
             candidates = self.stages.explore(self.visited, self._batch_size)
             candidates = self.stages.selected_batch_first(candidates, 1)
-            chosen = self._joined(guesses[:0], candidates.configs, self._batch_size)
+            chosen = self._append_new(guesses[:0], candidates.configs, self._batch_size)
             guesses = np.concatenate([chosen, guesses]).astype(np.int32)
         guesses = self.space.distinct(guesses)
         return guesses if len(guesses) else self._top_up(guesses, otherwise)
@@ -261,8 +263,8 @@ class TaskTuner:
         )
         proposed = len(batch)
         # Further candidates replace rows that are the same program as another row, or no program.
-        batch = self._joined(batch[:0], batch, proposed)
-        batch = self._joined(batch, candidates.configs, proposed)
+        batch = self._append_new(batch[:0], batch, proposed)
+        batch = self._append_new(batch, candidates.configs, proposed)
         for config in tuples(batch):
             asked = self._programs.asked.get(config, config)
             self.origins.setdefault(config, self.origins.get(asked, Measurement.Origin.EXPLORER))
@@ -335,11 +337,11 @@ class TaskTuner:
         """The batch with suggestions in front, and with the same number of rows."""
         if not self._suggested or not len(batch):
             return batch
-        suggested = self._joined(batch[:0], np.array(self._suggested, np.int32))
+        suggested = self._append_new(batch[:0], np.array(self._suggested, np.int32))
         self._suggested.clear()
         suggested = suggested[: (len(batch) + 1) // 2]
         self.origins |= dict.fromkeys(tuples(suggested), Measurement.Origin.SUGGESTION)
-        return self._joined(suggested, batch)[: len(batch)]
+        return self._append_new(suggested, batch)[: len(batch)]
 
     def _with_first_guess(self, batch: Configs) -> Configs:
         """The batch with the space's best first guess in place of its last row.
@@ -347,35 +349,35 @@ class TaskTuner:
         A model that learned from other tasks may be wrong about this task. With the guess, the
         result is not worse than it would be without a model.
         """
-        guess = self._joined(batch[:0], self.space.first_guesses[:1])
+        guess = self._append_new(batch[:0], self.space.first_guesses[:1])
         if len(batch) < 2 or not len(guess):  # noqa: PLR2004 - leave a single row to the model
             return batch
-        joined = self._joined(guess, batch)[: len(batch)]
+        extended = self._append_new(guess, batch)[: len(batch)]
         self.origins.setdefault(tuples(guess)[0], Measurement.Origin.INITIAL)
-        return joined
+        return extended
 
     def _with_enqueued(self, batch: Configs, limit: int | None) -> Configs:
         """At most ``limit`` rows: the enqueued ones, then the batch's, except its last rows."""
         if not self._enqueued:
             return batch[:limit]
-        waiting = self._joined(batch[:0], np.array(self._enqueued, np.int32))
+        waiting = self._append_new(batch[:0], np.array(self._enqueued, np.int32))
         first = waiting[: self._batch_size][:limit]
         self._enqueued = tuples(waiting[len(first) :])
         self.origins |= dict.fromkeys(tuples(first), Measurement.Origin.SUGGESTION)
-        return self._joined(first, batch)[: max(len(first), len(batch))][:limit]
+        return self._append_new(first, batch)[: max(len(first), len(batch))][:limit]
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:
         """The batch, filled with first guesses and random configurations up to ``wanted`` rows."""
         if len(batch) >= wanted:
             return batch
         # First guesses that did not fit into the first batch come before random configurations.
-        batch = self._joined(batch, self.space.first_guesses, wanted)
+        batch = self._append_new(batch, self.space.first_guesses, wanted)
         for _ in range(_DRAWS):
             before = len(self.visited)
             # Draw one batch more than needed, so that visited rows seldom leave the batch short. In
             # a small space, this draws all configurations.
             draw = min(self.space.size, 2 * wanted + before)
-            batch = self._joined(batch, self.space.sample(draw, self._rng), wanted)
+            batch = self._append_new(batch, self.space.sample(draw, self._rng), wanted)
             # Draw again if some rows proved to be other programs, which count as visited now.
             if len(batch) == wanted or len(self.visited) == before:
                 break
@@ -384,5 +386,5 @@ class TaskTuner:
             # more often.
             known = np.array([m.config for m in self.measurements], np.int32)
             near = self.space.mutate(np.repeat(known, 8, axis=0)[: 64 * wanted], self._rng)
-            batch = self._joined(batch, near, wanted)
+            batch = self._append_new(batch, near, wanted)
         return batch[:wanted]

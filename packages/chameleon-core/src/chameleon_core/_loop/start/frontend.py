@@ -19,7 +19,7 @@ from chameleon_core._loop.context import RunContext
 from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._loop.round.batch import tuples
 from chameleon_core._loop.start.tasks import TaskSource
-from chameleon_core._pipeline.schema import Scope, Subject
+from chameleon_core._pipeline.schema import ModelChoice, Scope
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import Frontend, MeasureJob, StageRef
 from chameleon_core._store import RecordStore
@@ -145,7 +145,9 @@ def choice_seconds(store: RecordStore) -> float:
     return float(store.fact(_SECONDS) or 0.0)
 
 
-def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[str, Any] | None:
+def recalled(
+    pipeline: ModelChoice, frontend: Frontend, store: RecordStore
+) -> dict[str, Any] | None:
     """Read a frontend's choice, such as a layout, from a run's store and pass it to the frontend.
 
     Args:

@@ -119,7 +119,9 @@ class SharedRecords:
                 seconds[task.key] = math.fsum(record.spent_seconds for record in records)
                 if not records and not self._fresh:
                     nearest_ones = partial(self._nearest, task, space)
-                    suggested[task.key] = _said(f"records like {task.name}", nearest_ones) or []
+                    suggested[task.key] = (
+                        _call_or_warn(f"records like {task.name}", nearest_ones) or []
+                    )
             store.set_fact(TAKEN, {"seconds": seconds, "suggested": suggested})
         if any(counts):
             log.info(
@@ -159,7 +161,7 @@ class SharedRecords:
         """
         if self._fresh:
             return []
-        return _said(f"records of {task.name}", partial(self._known, task, space)) or []
+        return _call_or_warn(f"records of {task.name}", partial(self._known, task, space)) or []
 
     def _known(self, task: Task, space: DesignSpace) -> list[RecordDatabase.Record]:
         key = self._key(task, space)
@@ -243,7 +245,7 @@ class SharedRecords:
             places = [store.place for store in self._databases]
             log.warning("no_writable_record_database", databases=places)
             return
-        added = _said(database.place, partial(database.add, fresh))
+        added = _call_or_warn(database.place, partial(database.add, fresh))
         if added is not None:
             log.info("records_added", database=database.place, records=added)
 
@@ -258,7 +260,7 @@ class SharedRecords:
     def _from_all(self, asked: Callable[[RecordDatabase], list[T]]) -> Iterator[T]:
         """The answers of all databases; a database that fails is not asked again."""
         for database in tuple(self._databases):
-            answered = _said(database.place, partial(asked, database))
+            answered = _call_or_warn(database.place, partial(asked, database))
             if answered is None:
                 self._databases.remove(database)
             else:
@@ -320,7 +322,7 @@ def shared_records(
     """
     conditions = noted_conditions(pipeline, store, runner)
     specs = () if conditions is None else pipeline.records or ()
-    opened = [_said(f"record database '{spec.name}'", spec.create) for spec in specs]
+    opened = [_call_or_warn(f"record database '{spec.name}'", spec.create) for spec in specs]
     databases: list[RecordDatabase] = [database for database in opened if database is not None]
     records = SharedRecords(
         store=store,
@@ -332,9 +334,9 @@ def shared_records(
     try:
         yield records
     finally:
-        _said("the run's own records", records.add)
+        _call_or_warn("the run's own records", records.add)
         for database in databases:
-            _said(database.place, database.close)
+            _call_or_warn(database.place, database.close)
 
 
 def kept_records(store: RecordStore) -> dict[RecordDatabase.Key, list[RecordDatabase.Record]]:
@@ -377,7 +379,7 @@ def _sound(record: RecordDatabase.Record, space: DesignSpace) -> bool:
     )
 
 
-def _said(place: str, ask: Callable[[], T]) -> T | None:
+def _call_or_warn(place: str, ask: Callable[[], T]) -> T | None:
     """The answer of a database, or None after an error, which is logged (``fall_back``)."""
     try:
         return ask()

@@ -10,7 +10,7 @@ import attrs
 from chameleon_core._errors import ConfigError
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._pipeline.schema import FixedKnob, ResolvedPipeline, Subject
+from chameleon_core._pipeline.schema import FixedKnob, ModelChoice, ResolvedPipeline
 from chameleon_core._space import DesignSpace
 from chameleon_core._space.fixed import fixed_space
 from chameleon_core._stages import Frontend, SpaceProvider
@@ -23,7 +23,7 @@ def delivers(frontend: Frontend) -> bool:
     return getattr(type(frontend), "deliver", Frontend.deliver) is not Frontend.deliver
 
 
-def provider_of(pipeline: Subject) -> SpaceProvider:
+def provider_of(pipeline: ModelChoice) -> SpaceProvider:
     """Make the provider of design spaces that the pipeline names.
 
     Raises:
@@ -34,7 +34,7 @@ def provider_of(pipeline: Subject) -> SpaceProvider:
     return provider
 
 
-Pipeline_co = TypeVar("Pipeline_co", bound=Subject, covariant=True)
+Pipeline_co = TypeVar("Pipeline_co", bound=ModelChoice, covariant=True)
 
 
 @attrs.frozen

@@ -320,7 +320,7 @@ def split_evenly(schedule: Schedule, loop: Any, limit: int, lanes: int) -> list[
     return list(schedule.split(loop, [None, min(width, extent)]))
 
 
-def begun(function: Any, *, infinite: bool) -> Any:
+def with_initial_extrema(function: Any, *, infinite: bool) -> Any:
     """Change the number at which maxima and minima begin.
 
     Frameworks begin at infinity. TVM begins at the largest finite number of the dtype, so that the

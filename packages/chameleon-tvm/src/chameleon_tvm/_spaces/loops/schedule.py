@@ -18,10 +18,10 @@ from chameleon_tvm._spaces.loops.partial_sums import (
     MAX_PARTS,
     MIN_PARALLEL_OPERATIONS,
     MIN_PARTS,
-    begun,
     divide_reduction,
     iterator_positions,
     split_evenly,
+    with_initial_extrema,
 )
 from chameleon_tvm._spaces.loops.trees import find_nodes, structural_equal, structural_map, uses
 from chameleon_tvm._spaces.loops.vectors import MAX_STRIDE, step_of
@@ -88,13 +88,13 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
     result_schedule = _fuse_rows(schedule, plan, lanes) if plan.rows and len(blocks) > 1 else None
     if result_schedule is None:
         result_schedule = Schedule(
-            tvm.IRModule({"main": begun(schedule.mod["main"], infinite=False)})
+            tvm.IRModule({"main": with_initial_extrema(schedule.mod["main"], infinite=False)})
         )
         for block in result_schedule.get_child_blocks(result_schedule.get_sblock("root")):
             _schedule_block(result_schedule, block, plan, lanes)
     result = result_schedule.mod["main"]
-    if not begun(function, infinite=False).same_as(function):
-        result = begun(result, infinite=True)
+    if not with_initial_extrema(function, infinite=False).same_as(function):
+        result = with_initial_extrema(result, infinite=True)
     return result.with_attrs({**dict(function.attrs or {}), LANES: lanes})
 
 
