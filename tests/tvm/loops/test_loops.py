@@ -64,6 +64,28 @@ def _pool(rows, columns):
     return te.create_prim_func([x, out])
 
 
+def _wide_sum(along):
+    """A function that adds up squares of float32 in float64 along some axes."""
+
+    def build(rows, columns):
+        x = te.placeholder((rows, columns), name="x")
+        axes = [te.reduce_axis((0, x.shape[axis]), name=f"k{axis}") for axis in along]
+
+        def total(*at):
+            places = dict(zip([axis for axis in (0, 1) if axis not in along], at, strict=True))
+            places |= dict(zip(along, (axis.var for axis in axes), strict=True))
+            number = x[places[0], places[1]]
+            return te.sum((number * number).astype("float64"), axis=axes)
+
+        kept = [x.shape[axis] for axis in (0, 1) if axis not in along]
+        whole = te.compute(kept, total, name="whole")
+        return te.create_prim_func(
+            [x, te.compute(kept, lambda *at: whole(*at).astype("float32"), name="out")]
+        )
+
+    return build, lambda x: (x * x).sum(axis=along)
+
+
 def _turned(rows, columns):
     x = te.placeholder((rows, columns), name="x")
     return te.create_prim_func([x, te.compute((columns, rows), lambda i, j: x[j, i], name="out")])
@@ -118,6 +140,9 @@ def _exact_softmax(x, axis=1):
 FUNCTIONS_OF_LOOPS = {
     "softmax": (_softmax, _exact_softmax),
     "pool": (_pool, lambda x: x.mean(axis=0, keepdims=True)),
+    "wide sums of rows": _wide_sum((1,)),
+    "wide sums of columns": _wide_sum((0,)),
+    "wide sum": _wide_sum((0, 1)),
     "turned": (_turned, np.transpose),
     "turned sum": (_turned_sum, lambda x: (x - x[:1] * x[:, :1]).T),
     "joined": (_joined, lambda x: np.concatenate([x, -x], axis=1)),
@@ -262,6 +287,20 @@ def test_windows_over_borders(kind, edges, sizes, schedule):
     expected = windows.max(inner) if kind == "max" else np.nanmean(windows, inner)
     got = ran(loops_of(function), [x], expected.shape)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("along", [(0,), (1,), (0, 1)])
+def test_few_numbers_are_converted_for_a_sum_in_float64(along):
+    build, exact = _wide_sum(along)
+    function = loops_of(scheduled(build(128, 128), LoopPlan(), 8))
+    converted = sum("cvtps2pd" in line for line in assembly_of(function, AVX2).splitlines())
+    squared = sum("mulps" in line for line in assembly_of(function, AVX2).splitlines())
+    assert 0 < converted < squared
+    # A sum in float32 would lose all small squares.
+    x = np.full((128, 128), 2.0**-13, np.float32)
+    x[:, 0], x[0] = 1.0, 1.0
+    expected = exact(x.astype(np.float64))
+    np.testing.assert_allclose(ran(function, [x], expected.shape), expected, rtol=3e-7)
 
 
 def test_small_arrays_of_a_row_lie_on_the_stack():

@@ -93,7 +93,7 @@ class _Normalization:
         spread = self._mean(x, groups, "spread", square)
         epsilon = tirx.const(self.epsilon, _WIDE)
         factor = te.compute(
-            groups, lambda *at: tirx.rsqrt(spread(*at) + epsilon).astype(kind), name="factor"
+            groups, lambda *at: tirx.rsqrt((spread(*at) + epsilon).astype(kind)), name="factor"
         )
         return center, factor
 
@@ -117,8 +117,8 @@ class _Normalization:
             return te.sum(term(self._element(x, group, inside), group), axis=[*inside.values()])
 
         whole = te.compute(groups, total, name=f"{name}_sum", attrs={DISTANCES: True})
-        count = tirx.const(float(math.prod(self.extents)), _WIDE)
-        return lambda *at: whole(*at).astype(_WIDE) / count
+        share = tirx.const(1.0 / math.prod(self.extents), _WIDE)
+        return lambda *at: whole(*at).astype(_WIDE) * share
 
     def _group(self, at: Mapping[int, Any]) -> list[Any]:
         """The group of an element or of a channel."""

@@ -10,6 +10,7 @@ import attrs
 
 from chameleon_tvm._emit import sequence
 from chameleon_tvm._quick_tvm import tirx, tvm
+from chameleon_tvm._spaces.loops.partial_sums import narrow_term, pairwise_sum, terms_together
 from chameleon_tvm._spaces.loops.trees import (
     find_nodes,
     is_element,
@@ -194,10 +195,10 @@ class _ColumnSums:
             )
             for statement in (self.initial, self.body)
         )
-        return tirx.SeqStmt([initial, self._nested(body)])
+        return tirx.SeqStmt([initial, self._nested(body, self.term_loops)])
 
-    def _nested(self, body: Any) -> Any:
-        for loop in reversed(self.term_loops):
+    def _nested(self, body: Any, loops: Sequence[Any]) -> Any:
+        for loop in reversed(loops):
             body = counted_loop(loop.loop_var, int(loop.extent), body, tirx.ForKind(loop.kind))
         return body
 
@@ -225,23 +226,6 @@ class _ColumnSums:
             pairs = zip(sums, self.initial_stores, strict=True)
             return [tirx.BufferStore(total, start.value, [slot]) for total, start in pairs]
 
-        def add(slot: Any, offset: Any) -> list[Any]:
-            def total_of(buffer: Any) -> Any:
-                pairs = zip(stores, sums, strict=True)
-                return next((t for store, t in pairs if store.buffer.same_as(buffer)), None)
-
-            def loaded(load: Any) -> Any:
-                total = total_of(load.source)
-                return load if total is None else tirx.BufferLoad(total, [slot])
-
-            terms = []
-            for statement in self.statements:
-                term = structural_map(statement, [(tvm.ir.TensorLoad, loaded)])
-                if isinstance(term, tirx.BufferStore):
-                    term = tirx.BufferStore(total_of(term.buffer), term.value, [slot])
-                terms.append(substitute(term, self.column, offset))
-            return terms
-
         def write(slot: Any, offset: Any) -> list[Any]:
             return [
                 tirx.BufferStore(
@@ -254,5 +238,53 @@ class _ColumnSums:
 
         allocations = [tirx.AllocBuffer(total) for total in sums]
         return tirx.SeqStmt(
-            [*allocations, vectors(clear), self._nested(vectors(add)), vectors(write)]
+            [*allocations, vectors(clear), self._added(sums, vectors), vectors(write)]
         )
+
+    def _added(self, sums: Sequence[Any], vectors: Callable[..., Any]) -> Any:
+        """The loops that add all terms to vectors of sums."""
+        *around, inner = self.term_loops
+        narrow = [narrow_term(store) for store in self._stores]
+        if None in narrow or len(narrow) < len(self.statements):
+            return self._nested(vectors(partial(self._add, sums)), self.term_loops)
+
+        def add(count: int, start: Any, slot: Any, offset: Any) -> list[Any]:
+            """Add several terms of float32 to each sum of float64."""
+
+            def added(total: Any, term: Any) -> Any:
+                own = substitute(term, self.column, offset)
+                terms = [substitute(own, inner.loop_var, start + at) for at in range(count)]
+                more = pairwise_sum(terms).astype(str(total.dtype))
+                return tirx.BufferStore(total, tirx.BufferLoad(total, [slot]) + more, [slot])
+
+            return list(map(added, sums, narrow))
+
+        together = min(map(terms_together, narrow))
+        steps, rest = divmod(int(inner.extent), together)
+        parts = []
+        if steps:
+            body = vectors(partial(add, together, inner.loop_var * together))
+            parts.append(counted_loop(inner.loop_var, steps, body, tirx.ForKind(inner.kind)))
+        if rest:
+            start = tirx.IntImm(str(inner.loop_var.ty), steps * together)
+            parts.append(vectors(partial(add, rest, start)))
+        return self._nested(sequence(parts), around)
+
+    def _add(self, sums: Sequence[Any], slot: Any, offset: Any) -> list[Any]:
+        """Add a term to each sum."""
+
+        def total_of(buffer: Any) -> Any:
+            pairs = zip(self._stores, sums, strict=True)
+            return next((t for store, t in pairs if store.buffer.same_as(buffer)), None)
+
+        def loaded(load: Any) -> Any:
+            total = total_of(load.source)
+            return load if total is None else tirx.BufferLoad(total, [slot])
+
+        terms = []
+        for statement in self.statements:
+            term = structural_map(statement, [(tvm.ir.TensorLoad, loaded)])
+            if isinstance(term, tirx.BufferStore):
+                term = tirx.BufferStore(total_of(term.buffer), term.value, [slot])
+            terms.append(substitute(term, self.column, offset))
+        return terms

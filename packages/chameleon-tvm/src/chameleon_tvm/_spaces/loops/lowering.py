@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from chameleon_tvm._building.lowering import separate_buffers
@@ -29,7 +30,7 @@ def vectorize(statement: Any, lanes: int) -> Any:
     local_buffers = [allocation.buffer for allocation in find_nodes(statement, tirx.AllocBuffer)]
 
     def mapped(loop: Any) -> Any:
-        if int(loop.kind) != int(tirx.ForKind.SERIAL) or not counts_from_zero(loop):
+        if not _is_plain_loop(loop):
             return loop
         guard = vectors.GuardedBody.of(loop)
         if guard is not None:
@@ -56,7 +57,25 @@ def vectorize(statement: Any, lanes: int) -> Any:
 
     statement = structural_map(statement, [(tirx.SeqStmt, merge_columns)])
     statement = with_transposes(statement, lanes)
+    nested = partial(_vector_sum_of_rows, lanes=lanes)
+    statement = structural_map(statement, [(tirx.For, nested)])
     return structural_map(statement, [(tirx.For, mapped)])
+
+
+def _vector_sum_of_rows(loop: Any, lanes: int) -> Any:
+    """A sum over two loops in vectors, with one set of partial sums for both."""
+    inner = loop.body
+    if not (_is_plain_loop(loop) and isinstance(inner, tirx.For) and _is_plain_loop(inner)):
+        return loop
+    stores = _stores(inner.body)
+    indices = [index for store in stores for index in store.indices]
+    if not stores or any(uses(index, loop.loop_var) for index in indices):
+        return loop
+    return _vector_reduction([loop, inner], stores, lanes) or loop
+
+
+def _is_plain_loop(loop: Any) -> bool:
+    return int(loop.kind) == int(tirx.ForKind.SERIAL) and counts_from_zero(loop)
 
 
 def _stores(body: Any) -> list[Any]:
@@ -170,7 +189,19 @@ def _vector_loop(
                 for part in _vectorize_elementwise(loop, store, width, local_buffers)
             ]
         )
-    return vectorize_reduction(loop, stores, width) if strides == {0} else None
+    return _vector_reduction([loop], stores, lanes)
+
+
+def _vector_reduction(loops: Sequence[Any], stores: Sequence[Any], lanes: int) -> Any | None:
+    """Loops that reduce numbers to one element of each store in vectors, or None."""
+    variable = loops[-1].loop_var
+    width = vectors.vector_width(int(loops[-1].extent), lanes)
+    strides = {vectors.stride_of(store.buffer, store.indices, variable) for store in stores}
+    if not width or strides != {0}:
+        return None
+    if not all(vectors.is_vectorizable(store.value, variable) for store in stores):
+        return None
+    return vectorize_reduction(loops, stores, width)
 
 
 def _vectorize_elementwise(

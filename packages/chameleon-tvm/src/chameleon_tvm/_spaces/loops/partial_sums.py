@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,17 @@ import ml_dtypes
 
 from chameleon_tvm._emit import sequence
 from chameleon_tvm._quick_tvm import Schedule, tirx, tvm
-from chameleon_tvm._spaces.loops.trees import is_element, structural_map, substitute
+from chameleon_tvm._spaces.loops.trees import find_nodes, is_element, structural_map, substitute
 from chameleon_tvm._spaces.loops.vectors import counted_loop, lane_loop, reads_buffer
+from chameleon_tvm._types import FLOAT32
 
 PARTIAL_VECTORS = 4
 """Number of vectors of partial sums. Successive additions to one vector wait for each other, but
 additions to four vectors can overlap."""
+
+TERMS_TOGETHER = 8
+"""Number of terms of float32 that are added up before their sum is added to a number in float64.
+With more, the sum of a tensor is less accurate than that of torch, which computes in float32."""
 
 MAX_PARTS = 64
 """Largest number of parts into which a loop is split. Each of many threads gets several parts, so
@@ -48,9 +53,9 @@ def iterator_positions(schedule: Schedule, block: Any) -> tuple[list[int], list[
 _IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul: 1.0}
 
 
-def partial_vectors(extent: int, lanes: int) -> int:
-    """Number of vectors of partial sums that are added up side by side, a power of two."""
-    return 1 << (min(PARTIAL_VECTORS, extent // lanes).bit_length() - 1)
+def partial_vectors(extent: int, lanes: int, most: int = PARTIAL_VECTORS) -> int:
+    """Number of vectors of terms that are added up side by side, a power of two."""
+    return 1 << (min(most, extent // lanes).bit_length() - 1)
 
 
 @attrs.frozen(kw_only=True)
@@ -59,44 +64,53 @@ class _Reduction:
 
     Attributes:
         kind: The TensorIR class of the operation, such as ``tirx.Add``.
-        term: The expression that is combined with the element.
-        identity: The value that changes nothing if it is combined with an element.
+        term: The expression that is combined with the element, which may have a narrower dtype.
         partial: The array of partial results.
     """
 
     store: Any
     kind: Any
     term: Any
-    identity: Any
     partial: Any
 
     @classmethod
-    def of(cls, store: Any, width: int) -> _Reduction | None:
+    def of(cls, store: Any, lanes: int, width: int) -> _Reduction | None:
         """Recognize a statement that adds to a stored element (a reduction), or return None."""
         value, dtype = store.value, str(store.buffer.dtype)
         kind = next((kind for kind in _IDENTITIES if isinstance(value, kind)), None)
         if kind is None or not dtype.startswith(("float", "int")):
             return None
-        sides = [value.a, value.b]
-        own = [is_element(side, store) for side in sides]
-        term = sides[own.index(False)] if sum(own) == 1 else None
+        term = _term(store)
         if term is None or reads_buffer(term, store.buffer):
             return None
+        narrow = narrow_term(store)
+        width = width if narrow is None else lanes
         return cls(
             store=store,
             kind=kind,
-            term=term,
-            identity=_identity(kind, dtype),
+            term=term if narrow is None else narrow,
             partial=tirx.decl_buffer([width], dtype, f"{store.buffer.name}_partial"),
         )
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether terms of float32 are added up in float64."""
+        return str(self.partial.dtype) != str(self.term.ty)
+
+    @property
+    def width(self) -> int:
+        """Number of partial results."""
+        return int(self.partial.shape[0])
+
     def clear(self, lane: Any) -> Any:
         """Statement that sets a partial result to the identity."""
-        return tirx.BufferStore(self.partial, self.identity, [lane])
+        identity = _identity(self.kind, str(self.partial.dtype))
+        return tirx.BufferStore(self.partial, identity, [lane])
 
     def add(self, lane: Any, term: Any) -> Any:
         """Statement that combines a partial result with a term."""
-        total = self.kind(tirx.BufferLoad(self.partial, [lane]), term)
+        wide = term.astype(str(self.partial.dtype))
+        total = self.kind(tirx.BufferLoad(self.partial, [lane]), wide)
         return tirx.BufferStore(self.partial, total, [lane])
 
     def finish(self, zero: Any) -> Any:
@@ -104,6 +118,39 @@ class _Reduction:
         element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
         total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
         return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))
+
+
+def _term(store: Any) -> Any | None:
+    """The operand that a store combines with its element, or None."""
+    sides = [store.value.a, store.value.b]
+    own = [is_element(side, store) for side in sides]
+    return sides[own.index(False)] if sum(own) == 1 else None
+
+
+def narrow_term(store: Any) -> Any | None:
+    """The number of float32 that a store adds to its element of float64, or None."""
+    term = _term(store) if isinstance(store.value, tirx.Add) else None
+    if not isinstance(term, tirx.Cast) or str(term.ty) != "float64":
+        return None
+    return term.value if str(term.value.ty) == FLOAT32 else None
+
+
+def terms_together(term: Any) -> int:
+    """The number of terms that are added up before their sum is added to a number in float64."""
+    # Longer code does not pay if a term is more than a number of one array.
+    if find_nodes(term, (tirx.Let, tirx.Div)):
+        return 1
+    first, *others = find_nodes(term, tvm.ir.TensorLoad)
+    same = all(first.source.same_as(load.source) for load in others)
+    return TERMS_TOGETHER if same else PARTIAL_VECTORS
+
+
+def pairwise_sum(terms: Sequence[Any]) -> Any:
+    """The sum of terms as a tree. It is exact for powers of two of equal numbers."""
+    if len(terms) == 1:
+        return terms[0]
+    half = len(terms) // 2
+    return pairwise_sum(terms[:half]) + pairwise_sum(terms[half:])
 
 
 def _identity(kind: Any, dtype: str) -> Any:
@@ -115,35 +162,49 @@ def _identity(kind: Any, dtype: str) -> Any:
     return tirx.IntImm(dtype, int(number))
 
 
-def vectorize_reduction(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
-    """Vectorize a loop in which each statement reduces numbers to one element, or return None."""
+def vectorize_reduction(loops: Sequence[Any], stores: Sequence[Any], lanes: int) -> Any | None:
+    """Vectorize loops in which each statement reduces numbers to one element, or return None.
+
+    Several terms of float32 are added up before their sum is added to a number in float64.
+
+    Args:
+        loops: The innermost loop, or a loop around it and the innermost loop.
+        stores: The statements of the innermost loop.
+        lanes: Number of elements of a vector.
+    """
+    *around, loop = loops
     extent, dtype = int(loop.extent), str(loop.loop_var.ty)
     width = lanes * partial_vectors(extent, lanes)
     reductions = [
-        reduction for store in stores if (reduction := _Reduction.of(store, width)) is not None
+        reduction
+        for store in stores
+        if (reduction := _Reduction.of(store, lanes, width)) is not None
     ]
     if len(reductions) < len(stores):
         return None
-
-    def for_each(count: int, body: Callable[[_Reduction, Any], Any]) -> Any:
-        return sequence(
-            [lane_loop(dtype, count, partial(body, reduction)) for reduction in reductions]
-        )
+    counts = [width, lanes]
+    if all(reduction.is_wide for reduction in reductions):
+        most = min(terms_together(reduction.term) for reduction in reductions)
+        together = partial_vectors(extent, lanes, max(most, PARTIAL_VECTORS))
+        counts = [lanes * together >> halvings for halvings in range(together.bit_length())]
 
     def terms(count: int, start: Any, known: int = 0) -> Any:
         """The statements that add a vector of terms, of which ``known`` were added before."""
 
-        def body(reduction: _Reduction, lane: Any) -> Any:
-            term = substitute(reduction.term, loop.loop_var, start + lane)
-            return reduction.add(
-                lane, tirx.Select(lane < known, reduction.identity, term) if known else term
-            )
+        def body(reduction: _Reduction, width: int, lane: Any) -> Any:
+            def term_at(place: Any) -> Any:
+                term = substitute(reduction.term, loop.loop_var, start + place)
+                identity = _identity(reduction.kind, str(term.ty))
+                return tirx.Select(lane < known, identity, term) if known else term
 
-        return for_each(count, body)
+            offsets = range(0, count, width)
+            return reduction.add(lane, pairwise_sum([term_at(lane + at) for at in offsets]))
 
-    statements = [for_each(width, _Reduction.clear)]
-    done = 0
-    for count in dict.fromkeys((width, lanes)):
+        pairs = [(reduction, min(count, reduction.width)) for reduction in reductions]
+        return sequence([lane_loop(dtype, pair[1], partial(body, *pair)) for pair in pairs])
+
+    statements, done = [], 0
+    for count in dict.fromkeys(counts):
         steps = (extent - done) // count
         step = tirx.Var(f"{loop.loop_var.name}_step", dtype)
         if steps:
@@ -152,22 +213,34 @@ def vectorize_reduction(loop: Any, stores: Sequence[Any], lanes: int) -> Any | N
     if done < extent:
         last = extent - lanes
         statements.append(terms(lanes, tirx.IntImm(dtype, last), done - last))
-    while width > 1:
-        # The halves are added to each other, which needs few vector steps instead of many scalar
-        # additions.
-        width //= 2
-        statements.append(for_each(width, _halving(width)))
+    for outer in around:
+        body = sequence(statements)
+        statements = [counted_loop(outer.loop_var, int(outer.extent), body)]
     zero = tirx.IntImm(dtype, 0)
-    allocations = [tirx.AllocBuffer(reduction.partial) for reduction in reductions]
+    cleared = [lane_loop(dtype, reduction.width, reduction.clear) for reduction in reductions]
     return tirx.SeqStmt(
-        [*allocations, *statements, *(reduction.finish(zero) for reduction in reductions)]
+        [
+            *(tirx.AllocBuffer(reduction.partial) for reduction in reductions),
+            *cleared,
+            *statements,
+            *(halving for reduction in reductions for halving in _halvings(reduction, dtype)),
+            *(reduction.finish(zero) for reduction in reductions),
+        ]
     )
 
 
-def _halving(width: int) -> Callable[[Any, Any], Any]:
-    return lambda reduction, lane: reduction.add(
-        lane, tirx.BufferLoad(reduction.partial, [lane + width])
-    )
+def _halvings(reduction: _Reduction, dtype: str) -> Iterator[Any]:
+    """The statements that combine all partial results in the first one."""
+    # The halves are added to each other, which needs few vector steps instead of many scalar
+    # additions.
+    width = reduction.width
+    while width > 1:
+        width //= 2
+        yield lane_loop(dtype, width, partial(_halve, reduction, width))
+
+
+def _halve(reduction: _Reduction, width: int, lane: Any) -> Any:
+    return reduction.add(lane, tirx.BufferLoad(reduction.partial, [lane + width]))
 
 
 _SOFTMAX_MAXIMA = "T_softmax_maxelem"
