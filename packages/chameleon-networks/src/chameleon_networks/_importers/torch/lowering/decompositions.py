@@ -17,9 +17,7 @@ from torch._higher_order_ops.effects import with_effects
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from chameleon_networks._importers.torch.lowering import (
-    elementwise,
     linear_algebra,
-    scattering,
     sorting,
     special_functions,
     windows,
@@ -336,9 +334,7 @@ def _linear_cross_entropies(*args: Any) -> Any:
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    **elementwise.DECOMPOSITIONS,
     **linear_algebra.DECOMPOSITIONS,
-    **scattering.DECOMPOSITIONS,
     **sorting.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,
