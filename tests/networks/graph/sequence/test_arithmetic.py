@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from chameleon_networks._graph.constants import evaluate
 from chameleon_networks._graph.relax_utils import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
@@ -121,3 +122,10 @@ def test_places_may_be_numbers(deliver):
     product, equal = deliver(module_of(_places, (n.shape, "int64"))).run(n)
     np.testing.assert_array_equal(product, np.arange(12) * 2**31 + n)
     np.testing.assert_array_equal(equal, n == np.arange(12))
+
+
+@pytest.mark.parametrize("dtype", expressions.FLOATS)
+def test_constants_are_divided_as_floats(dtype):
+    ten = relax.const(expressions.array_dtype(dtype).type(10), dtype)
+    three = relax.const(expressions.array_dtype(dtype).type(3), dtype)
+    assert float(evaluate(op.divide(ten, three), {})) == pytest.approx(10 / 3, rel=0.01)

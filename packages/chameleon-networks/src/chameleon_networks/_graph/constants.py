@@ -37,7 +37,7 @@ _SAME_NAMES = (
 )
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     **{f"relax.{name}": getattr(np, name) for name in _SAME_NAMES},
-    "relax.divide": lambda a, b: a / b if a.dtype.kind == "f" else (a - np.fmod(a, b)) // b,
+    "relax.divide": lambda a, b: (a - np.fmod(a, b)) // b if a.dtype.kind in "iu" else a / b,
     "relax.sign": lambda x: (x > 0).astype(x.dtype) - (x < 0),
     "relax.floor_mod": np.mod,
     "relax.mod": np.fmod,
