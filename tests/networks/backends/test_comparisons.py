@@ -105,7 +105,7 @@ def test_tuning_that_fails_while_a_network_is_loaded_takes_nothing_away(
     tmp_path, eager_is_slow, monkeypatch
 ):
     graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
-    graph._begun, graph._inputs, graph._folder = True, [0], tmp_path / "network"
+    graph._has_started, graph._inputs, graph._folder = True, [0], tmp_path / "network"
     predicted = Mock(folder=lambda nice: graph._folder)
     tuned = Mock(folder=Mock(side_effect=OSError))
     tuning = threading.Thread(target=graph._tune_beside, args=(predicted, tuned))
@@ -145,7 +145,7 @@ def test_comparisons_of_other_moments_correct_a_bad_one(share, calls, tmp_path, 
 def test_a_network_with_other_answers_is_not_tried_again(tmp_path, eager_is_slow, monkeypatch):
     load = loads(monkeypatch, wrong=Network(lambda x: (x.abs() * 2.0,)))
     graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
-    graph._begun = graph._awaits = True
+    graph._has_started = graph._awaits = True
     graph._inputs, graph._folder = [0], tmp_path / "wrong" / "network"
     for first in (-1.0, *[1.0] * 20):
         graph(torch.tensor([first, 2.0]))
@@ -157,7 +157,7 @@ def test_a_tuned_network_gets_another_chance(tmp_path, monkeypatch):
     tuned = Network()
     loads(monkeypatch, predicted=Network(), tuned=tuned)
     graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
-    graph._begun, graph._inputs = True, [0]
+    graph._has_started, graph._inputs = True, [0]
     seconds = {"predicted": iter([0.5] * 20), "tuned": iter([0.9, *[0.1] * 20])}
 
     def timed(_, network, rival, __):
@@ -183,7 +183,7 @@ def test_a_network_that_loses_is_loaded_and_reported_once(names, tmp_path, monke
     networks = {name: Network() for name in names}
     load = loads(monkeypatch, **networks)
     graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
-    graph._begun, graph._inputs = True, [0]
+    graph._has_started, graph._inputs = True, [0]
 
     def seconds(_, network, *__):
         return (2.0 if network is networks["slow"] else 0.5), 1.0

@@ -178,7 +178,7 @@ def test_an_unexpected_error_of_an_import_is_logged(children, monkeypatch):
 def test_records_that_cannot_be_used_are_reported(children, monkeypatch):
     monkeypatch.delenv(STRICT)
     with capture_logs() as logs, torch.no_grad():
-        shared_records._said("mine", Mock(side_effect=OSError("no folder")))
+        shared_records._call_or_warn("mine", Mock(side_effect=OSError("no folder")))
         [warning] = logs
         event = f"{warning['event']}      problem='{warning['problem']}'"
         children(lambda _: True, 2, f"1 task\n12:00:00 [warning  ] {event}\ndone\n")

@@ -373,8 +373,8 @@ def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypa
     assert reader is not None
     monkeypatch.setattr(programs, "export_source", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
-    begun = PendingImport(network, reader, unmeasured.threads)
-    result = NetworkFrontend(network, begun).deliver(unmeasured)
+    pending = PendingImport(network, reader, unmeasured.threads)
+    result = NetworkFrontend(network, pending).deliver(unmeasured)
     assert (result.failure, result.reference) == (None, "torch")
     assert result.max_relative_error < 1e-5
 

@@ -49,18 +49,23 @@ class _Legalizer(relax.PyExprMutator):
         total = self.lookup_binding(call.args[0])
         for one, x in permutations(total.args) if operator_name(total) == "relax.add" else ():
             if isinstance(one, tvm.ir.GenericConst) and array_of(one).tolist() == 1:
-                return _log1p(x, self.builder_.emit)
+                known = self.lookup_binding(x) if isinstance(x, relax.Var) else x
+                signed = operator_name(known) != "relax.exp"
+                return _log1p(x, self.builder_.emit, signed=signed)
         return call
 
 
-def _log1p(x: Any, emit: Any) -> Any:
-    """``log(1 + x)``, corrected by the rounding error of the sum."""
+def _log1p(x: Any, emit: Any, *, signed: bool = True) -> Any:
+    """``log(1 + x)``, corrected by the rounding error of the sum; ``signed`` if x may be -0.0."""
     one = relax.const(1.0, str(x.ty.dtype))
     total = emit(x + one)
     rough = emit(relax.op.log(total))
     lost = emit((total - one - x) / total)
     # The correction is NaN if the sum is zero or infinite, and a zero keeps its sign.
-    exact = emit(relax.op.where(relax.op.isnan(lost), rough, rough - lost))
+    exact = relax.op.where(relax.op.isnan(lost), rough, rough - lost)
+    if not signed:
+        return exact
+    exact = emit(exact)
     return relax.op.where(relax.op.equal(x, relax.const(0.0, str(x.ty.dtype))), x, exact)
 
 
