@@ -69,14 +69,15 @@ class _Normalization:
         """The normalized tensor of data, a scale and a shift."""
         kind = _NARROW if "16" in str(source.dtype) else str(source.dtype)
         x, gamma, beta = (_cast(tensor, kind) for tensor in (source, *parameters))
-        center, factor = self._statistics(x)
-        if self.affine and self.name != _LAYER_NORM:
+        linear = self.affine and self.name != _LAYER_NORM
+        center, factor = self._statistics(x, wide_root=linear)
+        if linear:
             result = self._linear(x, center, factor, gamma, beta)
         else:
             result = self._distant(x, center, factor, gamma, beta)
         return _cast(result, str(source.dtype))
 
-    def _statistics(self, x: Any) -> tuple[Any, Any]:
+    def _statistics(self, x: Any, *, wide_root: bool) -> tuple[Any, Any]:
         """The mean of each group, and one over its deviation, computed in float64 and rounded."""
         kind, groups = str(x.dtype), [self.shape[axis] // self.extents[axis] for axis in self.kept]
         first = te.compute(groups, lambda *at: self._element(x, at), name="first")
@@ -92,9 +93,13 @@ class _Normalization:
 
         spread = self._mean(x, groups, "spread", square)
         epsilon = tirx.const(self.epsilon, _WIDE)
-        factor = te.compute(
-            groups, lambda *at: tirx.rsqrt((spread(*at) + epsilon).astype(kind)), name="factor"
-        )
+        # What a scale and a shift leave of a constant image depends on the last bit of the scale.
+        root = _WIDE if wide_root else kind
+
+        def inverse(*at: Any) -> Any:
+            return tirx.rsqrt((spread(*at) + epsilon).astype(root)).astype(kind)
+
+        factor = te.compute(groups, inverse, name="factor")
         return center, factor
 
     def _element(
