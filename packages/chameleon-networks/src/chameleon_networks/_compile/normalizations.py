@@ -93,7 +93,7 @@ class _Normalization:
 
         spread = self._mean(x, groups, "spread", square)
         epsilon = tirx.const(self.epsilon, _WIDE)
-        # What a scale and a shift leave of a constant image depends on the last bit of the scale.
+        # The scale's last bit decides what it and the shift leave of a constant image.
         root = _WIDE if wide_root else kind
 
         def inverse(*at: Any) -> Any:
