@@ -163,8 +163,20 @@ def test_a_kernel_whose_client_is_gone_is_ended(settled, task, native, tmp_path)
     settle(settled)
 
 
+def _second_of_two_ports():
+    """A listening socket at a port whose predecessor is free."""
+    while True:
+        other = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", other.getsockname()[1] - 1)).close()
+        except OSError:
+            other.close()
+        else:
+            return other
+
+
 def test_a_taken_port_is_one_sentence(capsys):
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    with _second_of_two_ports() as other:
         port = other.getsockname()[1]
         with pytest.raises(TargetError) as raised:
             RpcServers(RpcServerOptions(port=port))
