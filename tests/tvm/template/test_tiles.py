@@ -3,11 +3,12 @@
 import re
 from functools import partial
 
+import attrs
 import computing
 import numpy as np
 import pytest
 from chameleon_tvm._building.lowering import compile_function
-from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._device.targets import target_info, tvm_target
 from chameleon_tvm._instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
 from chameleon_tvm._instructions.emission import permissions_of
 from chameleon_tvm._operators.base import operator_of
@@ -108,6 +109,22 @@ def test_convolutions(spec, seed):
 )
 def test_layers(spec):
     check(spec, 0, count=2)
+
+
+def test_orders_of_blocks_have_the_same_outputs(monkeypatch):
+    small = attrs.evolve(target_info(NATIVE), l2_bytes=24_000)
+    monkeypatch.setattr(tile_algorithm, "target_info", lambda target: small)
+    spec = Conv2dSpec(input=[2, 64, 9, 16], filters=48, kernel=3, layout="NHWC", **INT8)
+    task = spec.task("orders", NATIVE)
+    space = PROVIDER.design_space(task)
+    builder = PROVIDER.builder(task, threads=2)
+    order = space.index["product_outermost"]
+    names = space.knobs[order].values
+    assert list(names) == ["channels", "positions", "panels"]
+    for config in tiled(space, 3, 0):
+        configs = [[*config[:order], number, *config[order + 1 :]] for number in range(len(names))]
+        expected, *outputs = (builder.build(one).outputs()[0] for one in configs)
+        assert all(np.array_equal(expected, output) for output in outputs)
 
 
 def test_an_input_without_padding_may_be_read_where_it_is():

@@ -219,6 +219,11 @@ def branch(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
     return chosen
 
 
+def when(condition: Expr, statement: Stmt) -> Stmt:
+    """Write a statement that runs only if a condition is true."""
+    return tirx.IfThenElse(condition, statement, None)
+
+
 def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
     """Split an index into one index per axis, outermost first."""
     digits: list[Expr] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Expr, Stmt
@@ -149,22 +150,27 @@ class Input:
         # The number of channels of a block that exist in the input.
         present = min(size, self.channels * self.repeat // min(self.blocks, self.geometry.groups))
 
-        def element(x: Expr, c: Expr) -> Stmt:
+        def element(x: Expr, c: Expr, lanes: int = 1) -> Stmt:
             channel = block * present + c
             if self.repeat > 1:
                 channel = tirx.floordiv(channel, self.repeat)
-            value = emit.load(self.data, self._indices(n, channel, y, x))
+            value = emit.load(self.data, self._indices(n, channel, y, x), lanes)
             return self._store_element([*row_indices, (x + left) * self.pitch + c], value)
 
         def pixel(x: Expr) -> Stmt:
+            channels = self._copy_channels(present, partial(element, x))
             rest = self._pad(row_indices, (x + left) * self.pitch + present, size - present)
-            return emit.sequence([emit.loop("c", present, lambda c: element(x, c)), *rest])
+            return emit.sequence([*channels, *rest])
 
         if columns_inside <= 0:
             return []
         if self.one_axis and size == self.channels == self.pitch:
             return [emit.loop("xc", columns_inside * size, lambda xc: element(0, xc))]
         return [emit.loop("x", columns_inside, pixel)]
+
+    def _copy_channels(self, count: int, element: Callable[..., Stmt]) -> list[Stmt]:
+        """Copy the channels of a pixel; ``element`` takes a channel."""
+        return [emit.loop("c", count, element)]
 
     def _tall_row(self, outer: Sequence[Expr], y: Expr, rows: int) -> Expr:
         """Index in the tall image of a row of a plane."""

@@ -9,7 +9,8 @@ float32. The sums are float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Self
 
 import attrs
@@ -20,9 +21,11 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._instructions.base import BFLOAT16_BITS
+from chameleon_tvm._instructions.emission import intrinsic
 from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.layouts import channel_block, is_channels_last
 from chameleon_tvm._spaces.template import tile_tiling
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Layer, allowed_names
 from chameleon_tvm._spaces.template.arithmetic import TileArithmetic
@@ -36,6 +39,8 @@ _MANTISSA_RMS = 0.72
 """Root mean square of 1/m for mantissas m that are log-uniform in [1, 2)."""
 
 _MAGNITUDE = (1 << 31) - 1
+_VECTOR = 16
+"""Number of float32 numbers in a vector of AVX-512."""
 _HALF = 1 << 15
 """Half a unit in the last place of a bfloat16 number, in the bits of a float32 number."""
 _INFINITY = 0x7F800000
@@ -72,8 +77,10 @@ class SplitInput(Input):
 
     Attributes:
         exact: Whether the copy is made for such numbers.
-        largest: The largest magnitude of a row, as the bits of a float32 number.
-        rows_largest: The same of each row.
+        largest: The largest magnitudes of a row, as the bits of float32 numbers: registers of one
+            lane and of ``width`` lanes.
+        rows_largest: The largest magnitude of each row.
+        width: Number of channels that are split at once.
         finite: Number of images between the first part and the part without infinities.
     """
 
@@ -97,7 +104,8 @@ class SplitInput(Input):
         self.parts = arithmetic.parts
         self.exact = False
         count = geometry.batch * self.blocks * geometry.planes * geometry.padded_size[0]
-        self.largest = _register()
+        self.width = _contiguous_channels(geometry.layout)
+        self.largest = self._registers()
         self.rows_largest = emit.buffer("rows_largest", (count,), dtype="int32")
         self.finite = emit.buffer("finite", (1,), dtype="int32")
 
@@ -108,48 +116,73 @@ class SplitInput(Input):
         self.exact = True
         exact = super().make_copy()
         self.exact = False
-        self.largest = _register()
+        self.largest = self._registers()
+        (largest,) = emit.registers(1, 1, name="largest_of_all", dtype="int32")
 
         def compare(row: Expr) -> Stmt:
-            return self._compare(emit.load(self.rows_largest, [row]))
+            return _keep_larger(largest, emit.load(self.rows_largest, [row]))
 
-        clear = emit.assign(self.largest, tirx.const(0, "int32"))
+        clear = emit.assign(largest, tirx.const(0, "int32"))
         images = self.geometry.batch * self.parts
         exact_copy = emit.sequence(
             [exact, emit.store(self.finite, [0], tirx.const(images, "int32"))]
         )
         repeat = emit.branch(
-            [(emit.read(self.largest) >= _TOO_LARGE, exact_copy)],
+            [(emit.read(largest) >= _TOO_LARGE, exact_copy)],
             emit.store(self.finite, [0], tirx.const(0, "int32")),
         )
         statements = [clear, emit.loop("row", int(count), compare), repeat]
-        comparison = emit.allocate(self.largest, emit.sequence(statements))
+        comparison = emit.allocate(largest, emit.sequence(statements))
         return emit.allocate(self.rows_largest, emit.sequence([fast, comparison]))
 
-    def _compare(self, magnitude: Expr) -> Stmt:
-        """Statement that keeps the larger magnitude."""
-        return emit.assign(self.largest, tirx.max(emit.read(self.largest), magnitude))
+    def _registers(self) -> dict[int, Buffer]:
+        """Registers for magnitudes, by their number of lanes."""
+        return {
+            lanes: emit.registers(1, lanes, name=f"largest{lanes}_", dtype="int32")[0]
+            for lanes in {1, self.width}
+        }
 
     def _make_row(self, index: Expr) -> Stmt:
-        # Each loop has a register of its own.
-        self.largest = _register()
+        # Each loop has registers of its own.
+        self.largest = self._registers()
         row = super()._make_row(index)
         if self.exact:
             return row
-        clear = emit.assign(self.largest, tirx.const(0, "int32"))
-        store_largest = emit.store(self.rows_largest, [index], emit.read(self.largest))
-        return emit.allocate(self.largest, emit.sequence([clear, row, store_largest]))
+        clear = [
+            emit.assign(register, emit.zero(lanes, "int32"))
+            for lanes, register in self.largest.items()
+        ]
+        lane_maxima = [
+            intrinsic("int32", f"llvm.vector.reduce.smax.v{lanes}i32", emit.read(register))
+            if lanes > 1
+            else emit.read(register)
+            for lanes, register in self.largest.items()
+        ]
+        store_largest = emit.store(self.rows_largest, [index], reduce(tirx.max, lane_maxima))
+        body = emit.sequence([*clear, row, store_largest])
+        return emit.allocate([*self.largest.values()], body)
+
+    def _copy_channels(self, count: int, element: Callable[..., Stmt]) -> list[Stmt]:
+        width = 1 if self.exact else self.width
+        whole = count // width
+
+        def channels(number: Expr) -> Stmt:
+            return element(number * width, lanes=width)
+
+        rest = super()._copy_channels(count - whole * width, lambda c: element(whole * width + c))
+        return [emit.loop("c", whole, channels), *(rest if count % width else [])]
 
     def _store_padding(self, place: list[Expr]) -> Stmt:
         parts = self.parts + self.exact
         return self._store_parts(place, [tirx.const(0, self.arithmetic.input_dtype)] * parts)
 
     def _store_element(self, place: list[Expr], value: Expr) -> Stmt:
-        bits = tirx.reinterpret("int32", value)
-        magnitude = bits & _MAGNITUDE
+        bits = tirx.reinterpret(emit.vector_dtype("int32", value), value)
+        magnitude = bits & emit.integer_like(_MAGNITUDE, value)
         if not self.exact:
             stores = self._store_parts(place, self._split(value, self.parts))
-            return emit.sequence([stores, self._compare(magnitude)])
+            register = self.largest[emit.lanes_of(value)]
+            return emit.sequence([stores, _keep_larger(register, magnitude)])
         finite = magnitude < _INFINITY
         nonfinite = tirx.Select(magnitude > _INFINITY, _word(_NAN), _word(_INFINITY >> 16))
         sign = tirx.Select(bits < 0, _word(_SIGN), _word(0))
@@ -174,16 +207,24 @@ class SplitInput(Input):
         images = self.geometry.batch
         return emit.sequence(
             [
-                emit.store(self.copy_buffer, [n + number * images, *rest], part)
+                emit.store(
+                    self.copy_buffer, [n + number * images, *rest], part, emit.lanes_of(part)
+                )
                 for number, part in enumerate(parts)
             ]
         )
 
 
-def _register() -> Buffer:
-    """A register for a magnitude, as the bits of a float32 number."""
-    (register,) = emit.registers(1, 1, name="largest", dtype="int32")
-    return register
+def _contiguous_channels(layout: str) -> int:
+    """Number of neighbouring channels to split at once, which is two vectors of AVX-512 at most."""
+    if is_channels_last(layout):
+        return 2 * _VECTOR
+    return _VECTOR if channel_block(layout) % _VECTOR == 0 < channel_block(layout) else 1
+
+
+def _keep_larger(register: Buffer, magnitude: Expr) -> Stmt:
+    """Statement that keeps the larger magnitudes."""
+    return emit.assign(register, tirx.max(emit.read(register), magnitude))
 
 
 def _word(bits: int) -> Expr:
@@ -193,8 +234,10 @@ def _word(bits: int) -> Expr:
 
 def _round_to_part(value: Expr) -> Expr:
     """The bits of the nearest bfloat16 number, for numbers that do not round to infinity."""
-    bits = tirx.reinterpret("uint32", value) + tirx.const(_HALF, "uint32")
-    return tirx.Cast(BFLOAT16_BITS, bits >> tirx.const(16, "uint32"))
+    bits = tirx.reinterpret(emit.vector_dtype("uint32", value), value)
+    bits = bits + emit.integer_like(_HALF, value, "uint32")
+    bits = bits >> emit.integer_like(16, value, "uint32")
+    return tirx.Cast(emit.vector_dtype(BFLOAT16_BITS, value), bits)
 
 
 def _widen(part: Expr) -> Expr:

@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_core.plugin_api import Arrays, DesignSpace
 
 from chameleon_tvm import _emit as emit
-from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register
@@ -51,12 +51,12 @@ class TileConvolution:
         *,
         arithmetic: TileArithmetic,
         channels: int,
-        cores: int,
+        info: TargetInfo,
     ) -> None:
         self.geometry = geometry
         self.block = block
         self.product = product = arithmetic.product
-        self.cores = cores
+        self.info = info
         self.extents = (1, tile_tiling.joined_width(geometry)) if block.joined else geometry.out
         self.pitch = tile_tiling.column_pitch(geometry, product) if block.copy else geometry.ic
         self.runs = tile_tiling.Runs.of(geometry, product, separate=self.pitch > geometry.ic)
@@ -104,28 +104,51 @@ class TileConvolution:
         return self.geometry.batch, down, math.ceil(self.extents[1] / self.block.columns)
 
     def _compute(self) -> Stmt:
-        block = self.block
-        positions, channels = self._positions, (self.blocks,)
-        extents = channels + positions if block.channels_outermost else positions + channels
+        positions = math.prod(self._positions)
+        panel = self._panel
+        extents = (math.ceil(positions / panel), self.blocks, panel)
         count = math.prod(extents)
-        parts = min(count, PARTS_PER_CORE * self.cores)
+        parts = min(count, PARTS_PER_CORE * self.info.cores)
 
-        def tile(index: Expr) -> Stmt:
-            digits = emit.split(index, extents)
-            if block.channels_outermost:
-                channel, *position = digits
-            else:
-                *position, channel = digits
-            return self._block(position, channel)
+        def position(index: Expr) -> tuple[Expr, TilePosition]:
+            """Whether an index is that of a block, and the block's position."""
+            panel_index, channel, number = emit.split(index, extents)
+            number = panel_index * panel + number
+            exists = True if positions % panel == 0 else number < positions
+            return exists, self._position(emit.split(number, self._positions), channel)
 
         def part(index: Expr) -> Stmt:
             first = tirx.floordiv(index * count, parts)
             rest = tirx.floordiv((index + 1) * count, parts) - first
-            body = emit.loop("block", rest, lambda at: tile(first + at))
+
+            def turn(number: Expr) -> Stmt:
+                exists, at = position(first + number)
+                existed, before = position(first + tirx.max(number, 1) - 1)
+                # Sums that a tile has just stored arrive late, so the next products come first.
+                return emit.sequence(
+                    [
+                        emit.when(tirx.all(number < rest, exists), self._multiply_block(at)),
+                        emit.when(tirx.all(number > 0, existed), self.output.write(before)),
+                        emit.when(tirx.all(number < rest, exists), self._store_sums()),
+                    ]
+                )
+
+            body = emit.loop("block", rest + 1, turn)
             body = emit.allocate(self.output.buffers, body)
             return self.product.around([*self.registers.values()], body)
 
         return emit.parallel("part", parts, part)
+
+    @property
+    def _panel(self) -> int:
+        """Number of positions that share each block of weights before the next ones are read."""
+        positions = math.prod(self._positions)
+        if not self.block.panels:
+            return positions if self.block.channels_outermost else 1
+        size = self.arithmetic.parts * tile_tiling.input_bytes(self.geometry, self.product)
+        most = tile_tiling.panel_positions(size / positions, self.info.l2_bytes)
+        panels = math.ceil(positions / int(most))
+        return math.ceil(positions / panels)
 
     def _make_registers(self) -> dict[tuple[str, int], Register]:
         """The tile registers by contents and number; sums are numbered by pixels, then channels."""
@@ -137,34 +160,44 @@ class TileConvolution:
             for number, key in enumerate(contents)
         }
 
-    def _block(self, position: list[Expr], channel: Expr) -> Stmt:
-        g, block, product = self.geometry, self.block, self.product
+    def _position(self, position: list[Expr], channel: Expr) -> TilePosition:
+        """The position of a block of outputs."""
         n, yo, xo = position
-        y = emit.tile_start(yo, block.rows, self.extents[0])
-        x = emit.tile_start(xo, block.columns, self.extents[1])
-        sums = [register for (holds, _), register in self.registers.items() if holds == SUMS]
-        stored = [
-            product.store(
-                sums[tile * block.vectors + v],
-                self.sums,
-                tile * block.pixels * self.output.block + v * product.columns,
-                self.output.block,
-            )
-            for tile in range(block.tiles)
-            for v in range(block.vectors)
-        ]
-        at = TilePosition(
+        return TilePosition(
             n=n,
             outer=(),
             group=0,
             block=channel,
-            y=y,
-            x=x,
+            y=emit.tile_start(yo, self.block.rows, self.extents[0]),
+            x=emit.tile_start(xo, self.block.columns, self.extents[1]),
             sums=(self.sums,),
-            valid=np.ones((block.columns, g.kernel[1]), np.bool_),
+            valid=np.ones((self.block.columns, self.geometry.kernel[1]), np.bool_),
         )
-        zeros = [product.zero(register) for register in sums]
-        return emit.sequence([*zeros, self._steps(at), *stored, self.output.write(at)])
+
+    def _multiply_block(self, at: TilePosition) -> Stmt:
+        """Compute the sums of a block in registers."""
+        zeros = [
+            self.product.zero(register)
+            for (holds, _), register in self.registers.items()
+            if holds == SUMS
+        ]
+        return emit.sequence([*zeros, self._steps(at)])
+
+    def _store_sums(self) -> Stmt:
+        """Store the sums of a block for the epilogue."""
+        block, product, width = self.block, self.product, self.output.block
+        return emit.sequence(
+            [
+                product.store(
+                    self.registers[SUMS, tile * block.vectors + v],
+                    self.sums,
+                    tile * block.pixels * width + v * product.columns,
+                    width,
+                )
+                for tile in range(block.tiles)
+                for v in range(block.vectors)
+            ]
+        )
 
     def _steps(self, at: TilePosition) -> Stmt:
         """Add the products of all pieces of all runs."""
@@ -292,7 +325,7 @@ class TileAlgorithm(Algorithm):
             self.spec,
             arithmetic=self._arithmetic(values),
             channels=self.channels,
-            cores=self.info.cores,
+            info=self.info,
         ).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:

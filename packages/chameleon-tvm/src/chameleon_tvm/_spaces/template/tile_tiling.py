@@ -42,6 +42,10 @@ BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vect
 PRODUCTS_OF_PARTS = {1: 1, 2: 3, 3: 6}
 """Number of tile products for each piece of the reduction, by the number of parts of a number."""
 
+PANELS = "panels"
+"""The order of blocks in which the outermost loop is over panels of positions. Inside a panel, it
+is over output channels. So both weights and inputs are read from the second-level cache."""
+
 CACHE_SETS = 64
 """Number of sets of a first-level cache with 4 KiB in each way, as on all x86 CPUs."""
 
@@ -66,11 +70,13 @@ class TileBlock(Tile):
         strips: Tiles of data beside each other in a row.
         joined: Whether all rows of the padded image form one row, so that a tile may hold outputs
             of several rows. Outputs between the rows are computed and not stored.
+        panels: Whether positions are divided into panels, see ``panel_positions``.
     """
 
     pixels: int
     strips: int
     joined: bool = False
+    panels: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any], channels: int) -> TileBlock:
@@ -86,6 +92,7 @@ class TileBlock(Tile):
             copy=values["product_input"] == "copy",
             channels_outermost=values["product_outermost"] == "channels",
             joined=values.get("product_positions", "row") == "image",
+            panels=values["product_outermost"] == PANELS,
         )
 
     @property
@@ -186,6 +193,17 @@ def joining_pays(geometry: Geometry, product: TileProduct) -> bool:
     return math.ceil(joined_width(g) / product.rows) * LEAST_JOIN_GAIN <= separate
 
 
+def input_bytes(geometry: Geometry, product: TileProduct) -> int:
+    """Bytes of a part of the padded inputs."""
+    g = geometry
+    return math.prod(g.padded_size) * g.batch * g.ic * np.dtype(product.data).itemsize
+
+
+def panel_positions(bytes_of_position: Any, l2_bytes: int) -> Any:
+    """Number of blocks of outputs in a panel, whose inputs fill half of the second-level cache."""
+    return np.maximum(1, l2_bytes // 2 // bytes_of_position)
+
+
 def pack_tiles(
     weights: NDArray[Any], geometry: Geometry, block: TileBlock, product: TileProduct
 ) -> NDArray[Any]:
@@ -227,6 +245,7 @@ class TileEstimates:
         weight_bytes: Bytes of the weights that a block reads.
         copied: Bytes written while copying the input, over the number of tile products. 0 if the
             input is not copied.
+        streamed: Bytes for a block of outputs that the second-level cache does not hold.
     """
 
     registers: Numbers
@@ -239,6 +258,7 @@ class TileEstimates:
     input_bytes: Numbers
     weight_bytes: Numbers
     copied: Numbers
+    streamed: Numbers
 
 
 class TileTiling(Tiling):
@@ -246,10 +266,11 @@ class TileTiling(Tiling):
 
     tile_knobs = BLOCK_KNOBS
     estimates = TileEstimates
-    log_fields = frozenset({"tasks", "steps", "input_bytes", "weight_bytes"})
+    log_fields = frozenset({"tasks", "steps", "input_bytes", "weight_bytes", "streamed"})
+    log_offset = 1.0
     groups = (
         ("tile", ("registers", "loads", "rows_used", "waste")),
-        ("parallel loop", ("tasks", "imbalance")),
+        ("parallel loop", ("tasks", "imbalance", "streamed")),
         ("innermost loop", ("steps",)),
         ("input", ("input_bytes", "copied")),
         ("weights", ("weight_bytes",)),
@@ -270,6 +291,7 @@ class TileTiling(Tiling):
         self.product = product
         self.parts = parts
         self.runs = Runs.of(geometry, product)
+        self.input_bytes = input_bytes(geometry, product)
         width = geometry.out[1]
         sizes = tile_sizes(width, product.rows)
         # A tile of few pixels takes as long as a whole one.
@@ -291,7 +313,7 @@ class TileTiling(Tiling):
             ),
             Choice(name="product_vectors", options=tuple(n for n in counts if n <= channels)[:3]),
             Choice(name="product_input", options=("copy", "in_place") if in_place else ("copy",)),
-            Choice(name="product_outermost", options=("channels", "positions")),
+            Choice(name="product_outermost", options=self._orders()),
         )
         if self.can_join:
             self.knobs += (Choice(name="product_positions", options=("row", "image")),)
@@ -319,6 +341,39 @@ class TileTiling(Tiling):
             ),
         )
 
+    def _orders(self) -> tuple[str, ...]:
+        """The orders of blocks. Panels pay if neither inputs nor weights fit a part of L2."""
+        least_parts, cache = min(self.parts.values()), self.info.l2_bytes / 2
+        sizes = self.input_bytes, self._weight_bytes
+        panels = all(least_parts * size > cache for size in sizes)
+        return ("channels", "positions", *([PANELS] if panels else []))
+
+    @property
+    def _weight_bytes(self) -> int:
+        """Bytes of a part of the weights."""
+        itemsize = np.dtype(self.product.weights).itemsize
+        return self.geometry.oc * self.runs.steps * self.runs.depth * itemsize
+
+    def _streamed(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
+        """Bytes for a block of outputs that are read from beyond L2, shape (n,).
+
+        Args:
+            values: The configurations.
+            blocks: Number of blocks of output channels, shape (n,).
+            positions: Number of positions of blocks of outputs, shape (n,).
+        """
+        cache, order = self.info.l2_bytes / 2, values["product_outermost"]
+        parts = by_algorithm(values, self.parts)
+        inputs, weights = parts * self.input_bytes, parts * self._weight_bytes
+        of_position, of_block = inputs / positions, weights / blocks
+        panel = panel_positions(of_position, self.info.l2_bytes)
+        by_order = {
+            "channels": of_position * (inputs > cache),
+            "positions": of_block * (weights > cache),
+            PANELS: of_position / blocks + of_block / panel,
+        }
+        return np.select([order == name for name in by_order], list(by_order.values()))
+
     def _joined(self, values: Values) -> NDArray[np.bool_]:
         """Whether the rows of each of n configurations are joined, shape (n,)."""
         if not self.can_join:
@@ -337,7 +392,7 @@ class TileTiling(Tiling):
         products = tasks * tiles * vectors * runs.steps
         in_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
-        staged = math.prod(g.padded_size) * g.batch * g.ic
+        staged = self.input_bytes / np.dtype(product.data).itemsize
         parts = by_algorithm(values, self.parts)
         return TileEstimates(
             registers=tiles * vectors + tiles + vectors,
@@ -351,6 +406,7 @@ class TileTiling(Tiling):
             weight_bytes=parts
             * (channels * runs.steps * runs.depth * np.dtype(product.weights).itemsize),
             copied=np.where(values["product_input"] == "copy", parts * staged / products, 0.0),
+            streamed=self._streamed(values, blocks, tasks / blocks),
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
@@ -368,8 +424,7 @@ class TileTiling(Tiling):
         vectors = values["product_vectors"]
         multiplied = (tiles * vectors).astype(np.float64) * self.runs.steps
         inner = products * product.cost * np.maximum(1.0, LOAD_SHARE * e.loads)
-        shared = np.where(values["product_outermost"] == "channels", 0.0, e.weight_bytes)
-        far = shared * (e.weight_bytes > self.info.l2_bytes / 2) / self.info.l3_bytes_per_cycle
+        far = e.streamed / self.info.l3_bytes_per_cycle
         outputs = tiles * values["product_pixels"] * vectors
         ends = (TILE_CYCLES + FINISH_CYCLES * outputs) / multiplied
         copies = COPY_COST * e.copied / self.info.l3_bytes_per_cycle
