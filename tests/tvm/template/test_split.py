@@ -96,9 +96,9 @@ def test_other_operators(name, spec):
     require_close(spec, name, count=2)
 
 
-def product(inputs, weights, name):
+def product(inputs, weights, name, exact):
     """A matrix product by an algorithm; ``inputs`` has shape (rows, K), ``weights`` (N, K)."""
-    spec = DenseSpec(input=inputs.shape, units=len(weights))
+    spec = DenseSpec(input=inputs.shape, units=len(weights), exact_weights=exact)
     task = spec.task("t", NATIVE)
     template = template_of(task, options_of(name))
     builder = TemplateSpace(options_of(name)).builder(task, threads=2)
@@ -109,22 +109,42 @@ def product(inputs, weights, name):
     return TVMKernel(program, NATIVE).outputs()[0]
 
 
+@pytest.mark.parametrize("name", SPLIT_PARTS)
+def test_exact_weights_have_one_part(name):
+    """Two or three products then have all bits of the weights."""
+    exact = {"exact_weights": BFLOAT16}
+    spec = DenseSpec(input=(37, 70), units=45, **FINISHED, **exact)
+    require_close(spec, name, count=2)
+    layer = attrs.evolve(LAYER, **exact)
+    template = template_of(layer.task("t", SAPPHIRE), options_of(name))
+    space = template.design_space
+    function = template.function(space.decode(space.first_guesses[0]))
+    pairs = {"split3": 2, "split6": 3}[name]
+    sums = assembly_of(function, SAPPHIRE)
+    assert sums.count("tdpbf16ps") % pairs == 0
+    weights = int(np.prod(function.params[1].shape))
+    assert weights == math.prod(layer.filter_shape)
+
+
 SPECIAL = [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 3.396e38, 1e-40, -0.0]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", SPLIT_PARTS)
+@pytest.mark.parametrize("exact", ["", BFLOAT16])
 @pytest.mark.parametrize("special", SPECIAL)
-def test_infinities_nan_and_huge_numbers(name, special):
+def test_infinities_nan_and_huge_numbers(name, special, exact):
     generator = np.random.default_rng(0)
     inputs = generator.standard_normal((20, 48)).astype(np.float32)
     weights = (0.1 * generator.standard_normal((33, 48))).astype(np.float32)
     weights[:5, 7] = 0.0, 1.0, -1.0, 0.999, -1.001
+    if exact:
+        weights = STORAGE[exact].rounded(weights)
     inputs[3, 7] = special
     inputs[11, 7], inputs[11, 9] = np.inf, -np.inf
     with np.errstate(invalid="ignore", over="ignore"):
         expected = (inputs.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.float32)
-    output = product(inputs, weights, name)
+    output = product(inputs, weights, name, exact)
     finite = np.isfinite(expected)
     assert np.array_equal(np.isnan(output), np.isnan(expected))
     assert np.array_equal(output[~finite], expected[~finite], equal_nan=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.api import ARRAYS
+from chameleon_tvm.api import ARRAYS, HALVES, STORAGE
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.relax_utils import mutate, operator_name, relax, shape_of, tvm
@@ -22,6 +22,7 @@ Evaluate = Callable[[Any, Known], Array | None]
 """A function that returns the value of a call, or None if an argument is not constant. Its second
 argument gives the values of the arguments."""
 
+_SAMPLE = 64
 _IN_NUMPY = frozenset(
     f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 )
@@ -264,6 +265,17 @@ def shared_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
     # PyTorch exports some linear layers as batched products with repeated weights.
     matrices = array.reshape(-1, *array.shape[-2:])
     return matrices[0] if (matrices == matrices[:1]).all() else None
+
+
+def exact_dtype(numbers: Array) -> str:
+    """The 16-bit dtype that holds all float32 numbers exactly, or an empty string."""
+    for dtype in reversed(HALVES):
+        kind = STORAGE[dtype]
+        # Most arrays differ in their first numbers.
+        parts = numbers.reshape(-1)[:_SAMPLE], numbers
+        if all(np.isfinite(part).all() and (kind.rounded(part) == part).all() for part in parts):
+            return dtype
+    return ""
 
 
 def evaluate(call: Any, known: Mapping[Any, Array]) -> Array | None:

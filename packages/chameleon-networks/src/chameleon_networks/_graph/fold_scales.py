@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.constants import array_of, per_channel
+from chameleon_networks._graph.constants import array_of, exact_dtype, per_channel
 from chameleon_networks._graph.matching_products import convolution_of
 from chameleon_networks._graph.relax_utils import (
     emit_like,
@@ -28,6 +28,8 @@ from chameleon_networks._graph.relax_utils import (
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _BATCH_NORM = "relax.nn.batch_norm"
+_HALF = 0.5
+"""The mantissa of a power of two, as NumPy's ``frexp`` returns it."""
 _CANCELLED = 2.0**-12
 """A sum of shifts that is this much smaller than they are is the trace of a deliberate rounding."""
 
@@ -122,6 +124,7 @@ def _find_chains(function: Any) -> dict[Any, AffineChain]:
         if _channel_axis(values.get(chain.base)) is not None
         and len(users[chain.base]) == 1
         and _changes_more_than_bias(chain)
+        and _keeps_exact_weights(values[chain.base], chain)
     }
 
 
@@ -140,6 +143,17 @@ def _shifts_uniformly(chain: AffineChain) -> bool:
 def _changes_more_than_bias(chain: AffineChain) -> bool:
     """Whether a chain does more than add a single bias."""
     return chain.steps > 1 or bool((chain.scale != 1.0).any())
+
+
+def _keeps_exact_weights(product: Any, chain: AffineChain) -> bool:
+    """Whether scaled weights of a matrix product fit the 16-bit dtype that holds them exactly.
+
+    Kernels with such weights are faster than kernels with other weights by more than a scale takes.
+    """
+    if operator_name(product) != "relax.matmul":
+        return True
+    powers = (np.frexp(chain.scale)[0] == _HALF).all()  # they only change exponents
+    return bool(powers) or not exact_dtype(array_of(product.args[1]))
 
 
 def _single_operator_chain(value: Any, values: dict[Any, Any]) -> AffineChain | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import (
     COMPUTE,
     AttentionSpec,
@@ -19,6 +20,8 @@ from chameleon_tvm.api import (
     narrow_weights_pay,
 )
 from numpy.typing import NDArray
+
+from chameleon_networks._graph.constants import exact_dtype
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -95,6 +98,10 @@ def candidate_specs(fusion: FusionGroup, target: str) -> Iterator[OperatorSpec]:
     # If weights fit into 7 bits, sums of a few products fit into 16, for which some CPUs have
     # faster instructions.
     spec, weights = fusion.spec, fusion.constants.weights
+    if isinstance(spec, GroupedSpec | DenseSpec) and spec.dtype == FLOAT32 and weights is not None:
+        exact = exact_dtype(weights)
+        if exact and is_for_cpu(target):
+            yield attrs.evolve(spec, exact_weights=exact)
     if isinstance(spec, FusedSpec) and weights is not None and reuses_data(spec):
         for kind in COMPUTE.values():
             # The target is checked last, because that searches its instructions.

@@ -318,7 +318,10 @@ class EpilogueOperator(TypedOperator):
 
     def inputs(self) -> Arrays:
         spec = self.spec
-        return [*self.epilogue.operands(spec.input, spec.filter_shape), *self.epilogue.inputs()]
+        data, weights = self.epilogue.operands(spec.input, spec.filter_shape)
+        if spec.exact_weights:
+            weights = STORAGE[spec.exact_weights].rounded(weights)
+        return [data, weights, *self.epilogue.inputs()]
 
     def logical(self, outputs: Arrays) -> Arrays:
         return self.epilogue.logical(outputs)

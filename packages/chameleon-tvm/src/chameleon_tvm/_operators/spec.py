@@ -18,6 +18,7 @@ from chameleon_tvm._types import (
     COMPUTE,
     FLOAT16,
     FLOAT32,
+    HALVES,
     INT8,
     LARGEST_PRODUCT,
     LARGEST_SUM,
@@ -71,14 +72,14 @@ class OperatorSpec(ABC):
     def arguments(self) -> dict[str, Any]:
         """JSON values that define the operator completely.
 
-        Epilogue steps that the operator does not have are left out. So an operator without an
-        epilogue keeps the record key that it had before epilogues existed.
+        Epilogue steps that the operator does not have are left out, and so is the dtype of exact
+        weights. So an operator without them keeps the record key that it had before they existed.
         """
 
         def defines(field: Any, value: Any) -> bool:
             if field.name in {"name", "weight"}:
                 return False
-            optional = field.metadata.keys() & {"epilogue", "output"}
+            optional = field.metadata.keys() & {"epilogue", "output", "weights"}
             return not (optional and value == self.default_of(field))
 
         return attrs.asdict(self, filter=defines)
@@ -199,6 +200,11 @@ class FusedSpec(TypedSpec):
     The output is ``activation(sums + bias + residual)``. An ``int8`` operator has uint8 data, int8
     weights and int32 sums; the module ``quantized`` defines its output. The residual has the
     output's dtype.
+
+    Attributes:
+        exact_weights: Dtype of fewer bits that holds all weights of a ``float32`` operator exactly,
+            as in most checkpoints of language models; empty if there is none. Kernels may then
+            store the weights in this dtype. Other dtypes than ``float32`` ignore it.
     """
 
     bias: bool = option(False, "whether a constant per output channel is added", epilogue=True)
@@ -210,9 +216,21 @@ class FusedSpec(TypedSpec):
         f"activation of the sum: one of {', '.join(ACTIVATIONS)}, or {leaky_relu(0.1)}",
         epilogue=True,
     )
+    exact_weights: str = option(
+        "",
+        f"dtype of fewer bits that holds all weights exactly: {' or '.join(HALVES)}; for {FLOAT32}",
+        weights=True,
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        if self.exact_weights not in {"", *HALVES}:
+            raise self.fail(
+                f"exact_weights is {self.exact_weights!r}",
+                f"Give the name of a dtype: {' or '.join(HALVES)}.",
+            )
+        if self.dtype != FLOAT32:
+            object.__setattr__(self, "exact_weights", "")
         if self.activation not in ACTIVATIONS and slope_of(self.activation) is None:
             raise self.fail(
                 f"the activation {self.activation!r} is not supported",

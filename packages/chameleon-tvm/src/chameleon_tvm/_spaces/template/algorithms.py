@@ -164,9 +164,15 @@ def rounding_error(dtype: str) -> float:
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
 
 
-def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
-    """The algorithms with 16-bit weights whose expected error is small enough."""
-    return allowed_names(options, WEIGHT_DTYPES, rounding_error)
+def allowed_weights(options: TemplateOptions, exact: str) -> tuple[str, ...]:
+    """The algorithms with 16-bit weights whose expected error is small enough.
+
+    Weights that the dtype ``exact`` holds exactly are direct products, too.
+    """
+    names = [name for name, dtype in WEIGHT_DTYPES.items() if dtype == exact]
+    free = names if DIRECT in options.algorithms else []
+    rounded = allowed_names(options, WEIGHT_DTYPES, rounding_error)
+    return tuple(dict.fromkeys([*free, *rounded]))
 
 
 def join_weight_dtypes(spaces: Mapping[str, DesignSpace]) -> DesignSpace:

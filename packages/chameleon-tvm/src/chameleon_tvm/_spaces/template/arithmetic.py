@@ -145,10 +145,16 @@ class Arithmetic:
 
 @attrs.frozen(kw_only=True)
 class TileArithmetic(Arithmetic):
-    """A tile product and its dtypes; each number is a sum of ``parts`` numbers of its dtype."""
+    """A tile product and its dtypes; each number is a sum of several numbers of its dtype.
+
+    Attributes:
+        parts: Number of numbers of a number of the data.
+        weight_parts: The same of a weight.
+    """
 
     product: TileProduct
     parts: int = 1
+    weight_parts: int = attrs.field(default=attrs.Factory(lambda own: own.parts, takes_self=True))
 
     @property
     def input_dtype(self) -> str:

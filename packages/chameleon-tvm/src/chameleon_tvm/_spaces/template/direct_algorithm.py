@@ -148,7 +148,8 @@ class DirectAlgorithm(Algorithm):
     @property
     def tolerance(self) -> float:
         """The error of 16-bit weights: a few times the expected one, for the largest of many."""
-        stored = [WEIGHT_DTYPES[name] for name in self.arithmetics if name != DIRECT]
+        stored = {WEIGHT_DTYPES[name] for name in self.arithmetics if name != DIRECT}
+        stored.discard(self.spec.exact_weights)
         return _LARGEST_ERROR * max(map(rounding_error, stored), default=0.0)
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:

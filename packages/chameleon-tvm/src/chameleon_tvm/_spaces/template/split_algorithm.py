@@ -61,7 +61,7 @@ class SplitArithmetic(TileArithmetic):
         rest = packed.astype(np.float32, copy=False)
         largest = half.real(np.array(_LARGEST, np.uint16))
         parts = []
-        for _ in range(self.parts):
+        for _ in range(self.weight_parts):
             part = half.stored(np.clip(rest, -largest, largest))
             rest = rest - half.real(part)
             parts.append(part)
@@ -283,24 +283,34 @@ def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
     return all(a >= b for a, b in zip(sizes, least, strict=True))
 
 
-def split_error(parts: int) -> float:
+def split_error(parts: int, *, exact: bool = False) -> float:
     """The expected relative error of a product of float32 numbers as sums of bfloat16 parts.
 
     Each part leaves a remainder that is uniform up to half a unit in its last place. The error
-    consists of the remainders of both factors, and of the products that are left out.
+    consists of the remainders of both factors, and of the products that are left out. If bfloat16
+    holds the weights exactly, only the remainder of the data is left.
     """
     rest = _MANTISSA_RMS * STORAGE[BFLOAT16].rounding / math.sqrt(3.0)
-    return math.sqrt(parts + 1.0) * rest**parts
+    return (1.0 if exact else math.sqrt(parts + 1.0)) * rest**parts
 
 
 class SplitAlgorithm(TileAlgorithm):
-    """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``."""
+    """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``.
+
+    Attributes:
+        exact: Whether bfloat16 holds the weights exactly, so that they have one part. Two and three
+            products then replace three and six.
+    """
 
     loops = SplitConvolution
+    exact: bool
 
     @classmethod
     def of(cls, layer: Layer) -> Self | None:
-        names = allowed_names(layer.options, SPLIT_PARTS, split_error)
+        exact = layer.spec.exact_weights == BFLOAT16
+        names = allowed_names(
+            layer.options, SPLIT_PARTS, lambda parts: split_error(parts, exact=exact)
+        )
         if not names or layer.spec.dtype != FLOAT32 or not tile_tiling.supports(layer.geometry):
             return None
         # Plugins are left out, because workers load none for float32 operators.
@@ -309,16 +319,18 @@ class SplitAlgorithm(TileAlgorithm):
         if not fitting or not fills_tile(layer.geometry, fitting[0]):
             return None
         split = cls(layer, SplitArithmetic(product=fitting[0]))
-        split.names = names
+        split.names, split.exact = names, exact
         return split
 
     @property
-    def _parts(self) -> Mapping[str, int]:
-        return {name: SPLIT_PARTS[name] for name in self.names}
+    def _parts(self) -> Mapping[str, tuple[int, int]]:
+        parts = {name: SPLIT_PARTS[name] for name in self.names}
+        return {name: (count, 1 if self.exact else count) for name, count in parts.items()}
 
     @property
     def _in_place(self) -> bool:
         return False
 
     def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
-        return attrs.evolve(self.arithmetic, parts=SPLIT_PARTS[values[ALGORITHM]])
+        parts, weight_parts = self._parts[values[ALGORITHM]]
+        return attrs.evolve(self.arithmetic, parts=parts, weight_parts=weight_parts)

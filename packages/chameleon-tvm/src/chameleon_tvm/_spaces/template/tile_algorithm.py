@@ -30,14 +30,17 @@ PARTS_PER_CORE = 4
 fewer parts, cores get less equal shares."""
 
 
-PART_PRODUCTS: dict[int, Sequence[tuple[int | None, int | None]]] = {
-    1: [(0, 0)],
-    2: [(1, 2), (0, 1), (None, 0)],
-    3: [(2, 3), (1, None), (None, 1), (0, None), (None, 2), (None, 0)],
+PART_PRODUCTS: dict[tuple[int, int], Sequence[tuple[int | None, int | None]]] = {
+    (1, 1): [(0, 0)],
+    (2, 1): [(0, 1), (None, 0)],
+    (2, 2): [(1, 2), (0, 1), (None, 0)],
+    (3, 1): [(0, 2), (None, 1), (None, 0)],
+    (3, 3): [(2, 3), (1, None), (None, 1), (0, None), (None, 2), (None, 0)],
 }
-"""For each number of parts, the products. A product is the part of the weights and the part of the
-data to load before; None for a part that is in registers. Small products come first. The last part
-of the data is the first one without infinities, see ``SplitInput``."""
+"""The products for each number of parts of the data and of the weights. A product is the part of
+the weights and the part of the data to load before; None for a part that is in registers. Small
+products come first. Part 2 of two and part 3 of three is the first one without infinities, see
+``SplitInput``."""
 
 
 class TileConvolution:
@@ -69,7 +72,7 @@ class TileConvolution:
         self.input = self._make_input()
         self.blocks = math.ceil(self.output.channels / self.output.block)
         whole = self.blocks * self.runs.steps * block.vectors * self.runs.depth * product.columns
-        whole *= arithmetic.parts
+        whole *= arithmetic.weight_parts
         self.weights = emit.buffer("weights", (whole,), dtype=product.weights)
         source = self.input.copy_buffer if block.copy else self.input.data
         self.source = emit.buffer("pixels", (math.prod(source.shape),), dtype=product.data)
@@ -213,7 +216,8 @@ class TileConvolution:
     def _multiply(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], step: Expr) -> Stmt:
         """Add the products of a piece of a run, for each pair of parts of the numbers."""
         statements = []
-        for weights, data in PART_PRODUCTS[self.arithmetic.parts]:
+        arithmetic = self.arithmetic
+        for weights, data in PART_PRODUCTS[arithmetic.parts, arithmetic.weight_parts]:
             if weights is not None:
                 statements += self._load_weights(at, step, weights)
             if data is not None:
@@ -236,7 +240,7 @@ class TileConvolution:
 
     def _load_weights(self, at: TilePosition, step: Expr, part: int) -> list[Stmt]:
         """Load a part of the weights of a step."""
-        product, parts = self.product, self.arithmetic.parts
+        product, parts = self.product, self.arithmetic.weight_parts
         first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * parts + part
         first = first * self.block.vectors
         statements = []
@@ -308,9 +312,9 @@ class TileAlgorithm(Algorithm):
         ).space()
 
     @property
-    def _parts(self) -> Mapping[str, int]:
-        """Number of parts of a number, by the name of the algorithm."""
-        return {tile_tiling.TILE_PRODUCTS: 1}
+    def _parts(self) -> Mapping[str, tuple[int, int]]:
+        """Numbers of parts of a number of the data and of a weight, by the algorithm's name."""
+        return {tile_tiling.TILE_PRODUCTS: (1, 1)}
 
     @property
     def _in_place(self) -> bool:

@@ -39,8 +39,9 @@ TILE_PRODUCTS = "tiles"
 BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vectors")
 """Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
 
-PRODUCTS_OF_PARTS = {1: 1, 2: 3, 3: 6}
-"""Number of tile products for each piece of the reduction, by the number of parts of a number."""
+PRODUCTS_OF_PARTS = {(1, 1): 1, (2, 1): 2, (3, 1): 3, (2, 2): 3, (3, 3): 6}
+"""Number of tile products for each piece of the reduction, by the numbers of parts of a number of
+the data and of a weight."""
 
 PANELS = "panels"
 """The order of blocks in which the outermost loop is over panels of positions. Inside a panel, it
@@ -284,12 +285,14 @@ class TileTiling(Tiling):
         product: TileProduct,
         *,
         in_place: bool,
-        parts: Mapping[str, int],
+        parts: Mapping[str, tuple[int, int]],
     ) -> None:
         self.geometry = geometry
         self.info = info
         self.product = product
-        self.parts = parts
+        self.data_parts = {name: data for name, (data, _) in parts.items()}
+        self.weight_parts = {name: weights for name, (_, weights) in parts.items()}
+        self.products = {name: PRODUCTS_OF_PARTS[both] for name, both in parts.items()}
         self.runs = Runs.of(geometry, product)
         self.input_bytes = input_bytes(geometry, product)
         width = geometry.out[1]
@@ -343,9 +346,9 @@ class TileTiling(Tiling):
 
     def _orders(self) -> tuple[str, ...]:
         """The orders of blocks. Panels pay if neither inputs nor weights fit a part of L2."""
-        least_parts, cache = min(self.parts.values()), self.info.l2_bytes / 2
-        sizes = self.input_bytes, self._weight_bytes
-        panels = all(least_parts * size > cache for size in sizes)
+        inputs = min(self.data_parts.values()) * self.input_bytes
+        weights = min(self.weight_parts.values()) * self._weight_bytes
+        panels = min(inputs, weights) > self.info.l2_bytes / 2
         return ("channels", "positions", *([PANELS] if panels else []))
 
     @property
@@ -363,8 +366,8 @@ class TileTiling(Tiling):
             positions: Number of positions of blocks of outputs, shape (n,).
         """
         cache, order = self.info.l2_bytes / 2, values["product_outermost"]
-        parts = by_algorithm(values, self.parts)
-        inputs, weights = parts * self.input_bytes, parts * self._weight_bytes
+        inputs = by_algorithm(values, self.data_parts) * self.input_bytes
+        weights = by_algorithm(values, self.weight_parts) * self._weight_bytes
         of_position, of_block = inputs / positions, weights / blocks
         panel = panel_positions(of_position, self.info.l2_bytes)
         by_order = {
@@ -393,7 +396,7 @@ class TileTiling(Tiling):
         in_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
         staged = self.input_bytes / np.dtype(product.data).itemsize
-        parts = by_algorithm(values, self.parts)
+        parts = by_algorithm(values, self.data_parts)
         return TileEstimates(
             registers=tiles * vectors + tiles + vectors,
             loads=(tiles + vectors) / (tiles * vectors),
@@ -403,7 +406,7 @@ class TileTiling(Tiling):
             imbalance=self.imbalance(tasks),
             steps=np.full(len(tasks), float(runs.steps)),
             input_bytes=parts * in_rows * in_columns * g.ic * np.dtype(product.data).itemsize,
-            weight_bytes=parts
+            weight_bytes=by_algorithm(values, self.weight_parts)
             * (channels * runs.steps * runs.depth * np.dtype(product.weights).itemsize),
             copied=np.where(values["product_input"] == "copy", parts * staged / products, 0.0),
             streamed=self._streamed(values, blocks, tasks / blocks),
@@ -417,9 +420,7 @@ class TileTiling(Tiling):
         tiles and reads from L3 overlap, so only the longest counts.
         """
         e, product = self.estimate(values), self.product
-        products = by_algorithm(
-            values, {name: PRODUCTS_OF_PARTS[n] for name, n in self.parts.items()}
-        )
+        products = by_algorithm(values, self.products)
         tiles = values["product_strips"] * values["product_rows"]
         vectors = values["product_vectors"]
         multiplied = (tiles * vectors).astype(np.float64) * self.runs.steps
@@ -435,7 +436,7 @@ class TileTiling(Tiling):
     @property
     def _unit(self) -> float:
         """Cycles of a tile product in the unit of the costs of other algorithms."""
-        if TILE_PRODUCTS in self.parts:
+        if TILE_PRODUCTS in self.products:
             return 1.0
         product = self.product
         vectors = product.rows * product.columns * product.depth / self.info.lanes(FLOAT32)
