@@ -58,7 +58,9 @@ from chameleon_networks._evaluation.verify import (
     perturbed,
     samples_of,
 )
+from chameleon_networks._graph.cancellations import cancellations_of
 from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.prepare import LayoutError, prepare_module
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._step_times import Stopwatch
@@ -92,6 +94,12 @@ class Reference:
         # that sets it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reference")
         self._asked = self._pool.submit(self._answers)
+
+    @property
+    def batches(self) -> list[Arrays]:
+        """The inputs for which errors are estimated; without special ones if a run is slow."""
+        special = [one.inputs for one in self._special if one.is_finite]
+        return [self.inputs, *(special if self.seconds < _SLOW_SECONDS else ())]
 
     def __enter__(self) -> Self:
         return self
@@ -322,7 +330,7 @@ class NetworkCheck:
     def _tried(self, layout: str, reference: Reference) -> CheckReport:
         """Compile and check the network in one layout."""
         with temporary_folder() as folder:
-            network = self._written(layout, Path(folder))
+            network, fusions = self._written(layout, Path(folder))
             self.steps.begin("reference")
             reference.wait()
             expected, name = reference.expected, reference.name
@@ -345,6 +353,10 @@ class NetworkCheck:
             search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
             cause = "".join([search.clause(expected), *reference.opinions])
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
+        self.steps.begin("estimate errors")
+        cancellations = cancellations_of(
+            fusions, self.network.graph, self.network.values, reference.batches
+        )
         conditioning = expected.conditioning
         # An untuned network may be many times slower than the tuned one. Functions that matter
         # after tuning would seem cheap in comparison, so the framework's time is the scale if it is
@@ -358,9 +370,10 @@ class NetworkCheck:
             reference_seconds=reference.seconds,
             unscheduled=large_shares(kernels, network.unscheduled, seconds),
             loops=costly_functions(network.functions, kernels, seconds),
+            cancellations=cancellations,
         )
 
-    def _written(self, layout: str, folder: Path) -> CompiledNetwork:
+    def _written(self, layout: str, folder: Path) -> tuple[CompiledNetwork, Sequence[FusionGroup]]:
         """Compile the network without tuned kernels, and write its folder if it can run here."""
         self.steps.begin("prepare")
         try:
@@ -380,7 +393,7 @@ class NetworkCheck:
             self.steps.begin("link")
             manifest = manifest_of(module, fusions, none, self.target, self.threads)
             write_artifact(folder, network.executable, manifest)
-        return network
+        return network, fusions
 
     def _runs_here(self) -> bool:
         with contextlib.suppress(TargetError):

@@ -71,14 +71,14 @@ class OperatorSpec(ABC):
     def arguments(self) -> dict[str, Any]:
         """JSON values that define the operator completely.
 
-        Epilogue steps that the operator does not have are left out. So an operator without an
-        epilogue keeps the record key that it had before epilogues existed.
+        Epilogue steps that the operator does not have are left out, and so are cancellations of 1.
+        So an operator without them keeps the record key that it had before they existed.
         """
 
         def defines(field: Any, value: Any) -> bool:
             if field.name in {"name", "weight"}:
                 return False
-            optional = field.metadata.keys() & {"epilogue", "output"}
+            optional = field.metadata.keys() & {"epilogue", "output", "error"}
             return not (optional and value == self.default_of(field))
 
         return attrs.asdict(self, filter=defines)
@@ -199,6 +199,12 @@ class FusedSpec(TypedSpec):
     The output is ``activation(sums + bias + residual)``. An ``int8`` operator has uint8 data, int8
     weights and int32 sums; the module ``quantized`` defines its output. The residual has the
     output's dtype.
+
+    Attributes:
+        cancellation: How many times larger rounding errors of products are, beside the largest
+            output, than for data and weights around zero. They are larger if large products cancel.
+            The value is a power of two, and 1 for other dtypes than float32.
+        detail_cancellation: The same for the data without its mean over each window of a filter.
     """
 
     bias: bool = option(False, "whether a constant per output channel is added", epilogue=True)
@@ -210,6 +216,19 @@ class FusedSpec(TypedSpec):
         f"activation of the sum: one of {', '.join(ACTIVATIONS)}, or {leaky_relu(0.1)}",
         epilogue=True,
     )
+    cancellation: int = option(
+        1,
+        "how many times larger rounding errors are than for numbers around zero, because large "
+        "products cancel",
+        at_least=1,
+        error=True,
+    )
+    detail_cancellation: int = option(
+        1,
+        "the same for the data without its mean over each window of a filter",
+        at_least=1,
+        error=True,
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -218,6 +237,9 @@ class FusedSpec(TypedSpec):
                 f"the activation {self.activation!r} is not supported",
                 f"Supported activations: {', '.join(ACTIVATIONS)}, {leaky_relu(0.1)}.",
             )
+        if self.dtype != FLOAT32:
+            object.__setattr__(self, "cancellation", 1)
+            object.__setattr__(self, "detail_cancellation", 1)
         if self.quantized and self.bias:
             raise self.fail(
                 f"an {INT8} operator always adds an int32 bias of its own",

@@ -164,9 +164,11 @@ def rounding_error(dtype: str) -> float:
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
 
 
-def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
+def allowed_weights(options: TemplateOptions, spec: FusedSpec) -> tuple[str, ...]:
     """The algorithms with 16-bit weights whose expected error is small enough."""
-    return allowed_names(options, WEIGHT_DTYPES, rounding_error)
+    return allowed_names(
+        options, WEIGHT_DTYPES, lambda dtype: spec.cancellation * rounding_error(dtype)
+    )
 
 
 def join_weight_dtypes(spaces: Mapping[str, DesignSpace]) -> DesignSpace:

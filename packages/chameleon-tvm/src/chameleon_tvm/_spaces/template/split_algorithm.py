@@ -257,7 +257,10 @@ class SplitAlgorithm(TileAlgorithm):
 
     @classmethod
     def of(cls, layer: Layer) -> Self | None:
-        names = allowed_names(layer.options, SPLIT_PARTS, split_error)
+        cancellation = layer.spec.cancellation
+        names = allowed_names(
+            layer.options, SPLIT_PARTS, lambda parts: cancellation * split_error(parts)
+        )
         if not names or layer.spec.dtype != FLOAT32 or not tile_tiling.supports(layer.geometry):
             return None
         # Plugins are left out, because workers load none for float32 operators.
