@@ -58,7 +58,7 @@ from chameleon_networks._evaluation.verify import (
     perturbed,
     samples_of,
 )
-from chameleon_networks._graph.cancellations import cancellations_of
+from chameleon_networks._graph.cancellations import Cancellations, cancellations_of
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.prepare import LayoutError, prepare_module
@@ -334,8 +334,11 @@ class NetworkCheck:
             self.steps.begin("reference")
             reference.wait()
             expected, name = reference.expected, reference.name
-            if expected is None or not self._runs_here():
+            if expected is None:
                 return CheckReport(layout=layout)
+            if not self._runs_here():
+                estimates = self._cancellations(fusions, reference)
+                return CheckReport(layout=layout, cancellations=estimates)
             self.steps.begin("run")
             outputs, kernels, run = _profiled(folder, reference.inputs)
             self.steps.begin("compare")
@@ -353,10 +356,7 @@ class NetworkCheck:
             search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
             cause = "".join([search.clause(expected), *reference.opinions])
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
-        self.steps.begin("estimate errors")
-        cancellations = cancellations_of(
-            fusions, self.network.graph, self.network.values, reference.batches
-        )
+        cancellations = self._cancellations(fusions, reference)
         conditioning = expected.conditioning
         # An untuned network may be many times slower than the tuned one. Functions that matter
         # after tuning would seem cheap in comparison, so the framework's time is the scale if it is
@@ -372,6 +372,12 @@ class NetworkCheck:
             loops=costly_functions(network.functions, kernels, seconds),
             cancellations=cancellations,
         )
+
+    def _cancellations(self, fusions: Sequence[FusionGroup], reference: Reference) -> Cancellations:
+        """Estimate how much larger the errors of layers are, with the network's framework."""
+        self.steps.begin("estimate errors")
+        network = self.network
+        return cancellations_of(fusions, network.graph, network.values, reference.batches)
 
     def _written(self, layout: str, folder: Path) -> tuple[CompiledNetwork, Sequence[FusionGroup]]:
         """Compile the network without tuned kernels, and write its folder if it can run here."""
