@@ -1,9 +1,9 @@
 """Estimates how much larger the rounding errors of layers are in which large products cancel.
 
 The expected error of an algorithm is that of factors around zero. There, a sum of products is as
-large as with random signs. If it is smaller, as with a large mean and filters of the sum zero, the
-same errors of the products are larger beside the sum (Higham, "Accuracy and Stability of Numerical
-Algorithms", 2002, section 3.1).
+large as with random signs. With a large mean and filters of the sum zero, the sum is smaller. The
+errors of its products are then larger beside it. See Higham, "Accuracy and Stability of Numerical
+Algorithms", 2002, section 3.1.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Sums:
 
     Attributes:
         actual: The largest |output| before the activation.
-        signless: The same if the signs of all products were random, for the data and for the data
-            without its mean over each window of a filter; shape (2,).
+        signless: The same if the signs of all products were random, shape (2,). The second number
+            is for the data without its mean over each window of a filter.
     """
 
     actual: float
