@@ -46,23 +46,24 @@ FLOAT32_SUMS = 4 * 2.0**-23
 SPEC = Conv2dSpec(input=[1, 32, 10, 10], filters=16, kernel=3, layout="NHWC")
 
 
-def zero_sum(weights):
-    return weights - weights.mean(axis=(1, 2, 3), keepdims=True)
+def zero_sum(weights, axis=(1, 2, 3)):
+    return weights - weights.mean(axis=axis, keepdims=True)
 
 
 WEIGHTS = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "positive": lambda rng, shape: np.abs(rng.standard_normal(shape)),
-    "heavy": lambda rng, shape: rng.standard_t(2, shape),
+    "heavy": lambda rng, shape: rng.standard_t(3, shape),
     "zero sum": lambda rng, shape: zero_sum(rng.standard_normal(shape)),
-    "heavy zero sum": lambda rng, shape: zero_sum(rng.standard_t(2, shape)),
+    "heavy zero sum": lambda rng, shape: zero_sum(rng.standard_t(3, shape)),
+    "zero sum of channels": lambda rng, shape: zero_sum(rng.standard_normal(shape), 1),
 }
 DATA = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "relu": lambda rng, shape: np.maximum(rng.standard_normal(shape), 0.0),
     "mean 10": lambda rng, shape: rng.standard_normal(shape) + 10.0,
     "mean 100": lambda rng, shape: rng.standard_normal(shape) + 100.0,
-    "heavy": lambda rng, shape: rng.standard_t(2, shape),
+    "heavy": lambda rng, shape: rng.standard_t(3, shape),
     "means of channels": lambda rng, shape: (
         0.1 * rng.standard_normal(shape) + 10.0 * rng.standard_normal((1, shape[1], 1, 1))
     ),
@@ -154,8 +155,9 @@ def estimated(name, data, weights):
 def test_an_estimate_is_near_the_error(name, weights, data, seed):
     layer = drawn(weights, data, seed)
     error, estimate = measured(name, *layer), estimated(name, *layer)
-    # A few products decide the errors of a layer with heavy tails.
-    factor = 10.0 if "heavy" in f"{weights} {data}" else 4.0
+    # A few products or a few places decide the errors of a layer with heavy tails or noise.
+    few_decide = "heavy" in weights or data in ("heavy", "the same noise in all channels")
+    factor = 10.0 if few_decide else 5.0
     assert estimate <= factor * error
     # The sums of Winograd's algorithms are in float32, whose own errors grow less.
     assert error <= factor * estimate + FLOAT32_SUMS
