@@ -36,7 +36,7 @@ from chameleon_tvm._spaces.template.split_algorithm import split_error
 from chameleon_tvm._spaces.template.winograd_transforms import SAFETY, transforms, winograd_error
 from chameleon_tvm._types import STORAGE
 from chameleon_tvm.api import Conv2dSpec
-from computing import X86, few, resolved
+from computing import ARM, X86, few, resolved
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -232,7 +232,10 @@ def test_a_layer_whose_products_cancel_is_a_task_of_its_own(edges):
     report = CheckReport(layout="NHWC", cancellations=found)
     frontend = NetworkFrontend(network)
     frontend.check(SAPPHIRE, 2, json.loads(json.dumps(report.to_json())))
-    first, second, last = frontend.tasks(SAPPHIRE)
+    with capture_logs() as lines:
+        first, second, last = frontend.tasks(SAPPHIRE)
+    [grown] = [line["errors_grow"] for line in lines if line["event"] == "large_products_cancel"]
+    assert grown == {first.name: first.arguments["cancellation"]}
     assert first.arguments["cancellation"] > 64
     assert not {"cancellation", "detail_cancellation"} & {*second.arguments, *last.arguments}
     chosen = [
@@ -273,7 +276,8 @@ def test_without_its_framework_nothing_is_estimated(edges):
 
 @pytest.mark.full
 def test_the_check_estimates_errors(edges, frontend, target):
-    assert len(NetworkCheck(edges(), target, 2).report(["NHWC"]).cancellations) == 1
+    for kind in (target, resolved(f"{ARM}neoverse-n1")):
+        assert len(NetworkCheck(edges(), kind, 2).report(["NHWC"]).cancellations) == 1
     for name in ("resnet_small", "bert_small", "vgg_small"):
         check = NetworkCheck(frontend(name).network, target, 2)
         assert check.report(["NHWC"]).cancellations == {}
