@@ -212,6 +212,7 @@ def test_a_process_answers_and_is_followed(network, target, monkeypatch):
         "reference",
         "run",
         "compare",
+        "estimate errors",
     ]
 
     def again():

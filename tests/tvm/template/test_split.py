@@ -246,6 +246,24 @@ def test_options_choose_algorithms(options, names):
 
 
 @pytest.mark.parametrize(
+    ("products", "detail", "names"),
+    [
+        (8, 8, ["direct", "winograd2", "winograd4", "split3", "split6"]),
+        (64, 1, ["direct", "winograd2", "winograd4", "split6"]),
+        (64, 64, ["direct", "winograd2", "split6"]),
+        (4096, 1, ["direct", "split6"]),
+        (65536, 65536, ["direct"]),
+    ],
+)
+def test_large_products_that_cancel_exclude_algorithms(products, detail, names):
+    layer = attrs.evolve(LAYER, cancellation=products, detail_cancellation=detail)
+    assert algorithms_in(layer, SAPPHIRE) == names
+    assert algorithms_in(layer, SAPPHIRE, max_error=None) == algorithms_in(LAYER, SAPPHIRE)
+    whole = attrs.evolve(layer, dtype="int8")
+    assert not {"cancellation", "detail_cancellation"} & {*whole.arguments(), *LAYER.arguments()}
+
+
+@pytest.mark.parametrize(
     ("spec", "target"),
     [
         (LAYER, resolved(f"{X86}icelake-server")),

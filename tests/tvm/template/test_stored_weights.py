@@ -1,5 +1,6 @@
 """Dense layers of float32 whose weights are stored in less, where the options allow it."""
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_tvm._spaces.template.algorithms import rounding_error
@@ -27,6 +28,8 @@ def test_nothing_changes_unless_they_are_asked_for_and_the_bound_allows_them():
         "direct",
         "float16_weights",
     )
+    cancelling = attrs.evolve(SPEC, cancellation=8)
+    assert algorithms(TemplateOptions(algorithms=ALL, max_error=2e-4), cancelling) == ()
     both = ("direct", "bfloat16_weights", "float16_weights")
     assert algorithms(TemplateOptions(algorithms=ALL, max_error=None)) == both
     whole = DenseSpec(input=[1, 512], units=96, dtype="int8")

@@ -43,6 +43,8 @@ class CheckReport:
         reference_seconds: Seconds of one inference with the framework.
         unscheduled: Kernels that no schedule fits, by name, with their share of the network's time.
             Only large shares are listed.
+        cancellations: For layers in which large products cancel, the ``cancellation`` and
+            ``detail_cancellation`` (``FusedSpec``) by the digest of their weights.
         loops: Functions that are worth tuning although they are no matrix products.
         step_seconds: Wall-clock seconds of each step of the check, by name.
         crashed: Whether some layouts were refused because the child process ended without a report,
@@ -57,6 +59,7 @@ class CheckReport:
     refused: Mapping[str, str] = attrs.field(factory=dict)
     reference_seconds: float | None = None
     unscheduled: Mapping[str, float] = attrs.field(factory=dict)
+    cancellations: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
     loops: tuple[CostlyFunction, ...] = ()
     step_seconds: Mapping[str, float] = attrs.field(factory=dict)
     crashed: bool = False

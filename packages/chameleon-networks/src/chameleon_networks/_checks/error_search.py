@@ -20,6 +20,7 @@ from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation import verify
 from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._graph.cancellations import with_cancellations
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
@@ -64,7 +65,7 @@ class ErrorSearch:
                 if time.monotonic() > ends:
                     raise TimeoutError("the search for the operator takes too long")
                 location = graph.locations[variable]
-                [wanted] = self.network.values([location.output], inputs)
+                [[wanted]] = self.network.values([location.output], [inputs])
                 kernels[variable], got = self._part(graph.numbers[variable], inputs)
                 check = verify.compare_outputs(got, [wanted], tolerance=tolerance)
                 error = check.max_relative_error
@@ -104,7 +105,7 @@ class ErrorSearch:
     def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
         """Compile and run the network up to a binding: its tuned kernels, and its outputs."""
         module = prepare_module(_up_to(self.network.imported, number), self.layout)
-        fusions = find_fusions(module)
+        fusions = with_cancellations(find_fusions(module), self.network.cancellations)
         with warnings_once():
             part = compile_network(module, fusions, self.kernels, self.target)
         manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)

@@ -58,7 +58,9 @@ from chameleon_networks._evaluation.verify import (
     perturbed,
     samples_of,
 )
+from chameleon_networks._graph.cancellations import Cancellations, cancellations_of
 from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.prepare import LayoutError, prepare_module
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._step_times import Stopwatch
@@ -92,6 +94,12 @@ class Reference:
         # that sets it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reference")
         self._asked = self._pool.submit(self._answers)
+
+    @property
+    def batches(self) -> list[Arrays]:
+        """The inputs for which errors are estimated; without special ones if a run is slow."""
+        special = [one.inputs for one in self._special if one.is_finite]
+        return [self.inputs, *(special if self.seconds < _SLOW_SECONDS else ())]
 
     def __enter__(self) -> Self:
         return self
@@ -322,12 +330,15 @@ class NetworkCheck:
     def _tried(self, layout: str, reference: Reference) -> CheckReport:
         """Compile and check the network in one layout."""
         with temporary_folder() as folder:
-            network = self._written(layout, Path(folder))
+            network, fusions = self._written(layout, Path(folder))
             self.steps.begin("reference")
             reference.wait()
             expected, name = reference.expected, reference.name
-            if expected is None or not self._runs_here():
+            if expected is None:
                 return CheckReport(layout=layout)
+            if not self._runs_here():
+                estimates = self._cancellations(fusions, reference)
+                return CheckReport(layout=layout, cancellations=estimates)
             self.steps.begin("run")
             outputs, kernels, run = _profiled(folder, reference.inputs)
             self.steps.begin("compare")
@@ -345,6 +356,7 @@ class NetworkCheck:
             search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
             cause = "".join([search.clause(expected), *reference.opinions])
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
+        cancellations = self._cancellations(fusions, reference)
         conditioning = expected.conditioning
         # An untuned network may be many times slower than the tuned one. Functions that matter
         # after tuning would seem cheap in comparison, so the framework's time is the scale if it is
@@ -358,9 +370,16 @@ class NetworkCheck:
             reference_seconds=reference.seconds,
             unscheduled=large_shares(kernels, network.unscheduled, seconds),
             loops=costly_functions(network.functions, kernels, seconds),
+            cancellations=cancellations,
         )
 
-    def _written(self, layout: str, folder: Path) -> CompiledNetwork:
+    def _cancellations(self, fusions: Sequence[FusionGroup], reference: Reference) -> Cancellations:
+        """Estimate how much larger the errors of layers are, with the network's framework."""
+        self.steps.begin("estimate errors")
+        network = self.network
+        return cancellations_of(fusions, network.graph, network.values, reference.batches)
+
+    def _written(self, layout: str, folder: Path) -> tuple[CompiledNetwork, Sequence[FusionGroup]]:
         """Compile the network without tuned kernels, and write its folder if it can run here."""
         self.steps.begin("prepare")
         try:
@@ -380,7 +399,7 @@ class NetworkCheck:
             self.steps.begin("link")
             manifest = manifest_of(module, fusions, none, self.target, self.threads)
             write_artifact(folder, network.executable, manifest)
-        return network
+        return network, fusions
 
     def _runs_here(self) -> bool:
         with contextlib.suppress(TargetError):

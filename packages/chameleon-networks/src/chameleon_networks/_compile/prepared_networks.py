@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from chameleon_networks._graph.cancellations import with_cancellations
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.prepare import prepare_module
@@ -26,4 +27,5 @@ def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Pre
         with warnings_once():
             module = prepare_module(imported, layout)
             known[layout] = module, find_fusions(module)
-    return known[layout]
+    module, fusions = known[layout]
+    return module, with_cancellations(fusions, network.cancellations)

@@ -16,7 +16,7 @@ import numpy as np
 import structlog
 from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Frontend, Task
-from chameleon_tvm.api import OperatorSpec, kind_of
+from chameleon_tvm.api import FusedSpec, OperatorSpec, kind_of
 
 from chameleon_networks._c_runtime.linking import shared_objects
 from chameleon_networks._checks.check import CheckReport, Facts, tried
@@ -128,6 +128,7 @@ class NetworkFrontend(DeliverableNetwork):
         self._tried = partial(_tried, self.network, target, threads)
         report = self._tried(layouts) if earlier is None else CheckReport.from_json(earlier)
         self._checked, self._loops = report, report.loops
+        self.network.cancellations = report.cancellations
         self.answered = report.day is None
         for layout, problem in report.refused.items():
             log.warning("layout_refused", layout=layout, problem=problem)
@@ -141,7 +142,7 @@ class NetworkFrontend(DeliverableNetwork):
 
     def decide(self, trials: Frontend.Trials) -> Facts | None:
         auto = self.network.options.layout == AUTO
-        if not auto and self.precision is None:
+        if not auto and self.precision is None and not self.network.cancellations:
             return None
         if auto:
             choice = self._chosen(trials)
@@ -153,7 +154,11 @@ class NetworkFrontend(DeliverableNetwork):
 
     def decisions(self) -> Facts:
         """The decisions about the network as JSON values, for ``restore``."""
-        facts = {**self.choice.to_json(), "loops": [attrs.asdict(loop) for loop in self._loops]}
+        facts = {
+            **self.choice.to_json(),
+            "loops": [attrs.asdict(loop) for loop in self._loops],
+            "cancellations": dict(self.network.cancellations),
+        }
         return facts if self.precision is None else {**facts, "types": self.precision.to_json()}
 
     def _chosen(self, trials: Frontend.Trials) -> LayoutChoice:
@@ -186,6 +191,9 @@ class NetworkFrontend(DeliverableNetwork):
     def restore(self, decisions: Mapping[str, Any]) -> None:
         self._take(LayoutChoice.from_json(decisions))
         self._loops = cattrs.structure(decisions.get("loops", ()), tuple[CostlyFunction, ...])
+        self.network.cancellations = cattrs.structure(
+            decisions.get("cancellations", {}), dict[str, tuple[int, int]]
+        )
         if self.precision is not None and "types" in decisions:
             self.precision.restore(decisions["types"])
 
@@ -204,6 +212,13 @@ class NetworkFrontend(DeliverableNetwork):
             )
         module, fusions = prepared_network(self.network)
         log.info("operators_left_to_the_compiler", **count_unfused_operators(module, fusions))
+        grown = {
+            spec.name: spec.cancellation
+            for spec in specs
+            if isinstance(spec, FusedSpec) and spec.cancellation > 1
+        }
+        if grown:
+            log.info("large_products_cancel", errors_grow=grown)
         fusions = with_fastest_specs(fusions, target)
         names = dict(zip(dict.fromkeys(fusion.spec for fusion in fusions), specs, strict=True))
         for fusion in fusions:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import attrs
 from chameleon_tvm.api import (
@@ -78,23 +78,42 @@ def _unfused_bindings(module: Any, fusions: Sequence[FusionGroup]) -> list[Any]:
 
 _CONVOLUTION, _PRODUCT = "convolution", "product"
 
+_Fact = TypeVar("_Fact")
+
 
 def find_owners(
     fusions: Sequence[FusionGroup], imported: Any, locations: Mapping[str, SourceLocation]
 ) -> list[str]:
     """The module or node of the user's model that each fusion group comes from, or ""."""
+    return [owner or "" for owner in _matched(fusions, _imported_signatures(imported, locations))]
+
+
+def find_data(fusions: Sequence[FusionGroup], imported: Any) -> list[Any | None]:
+    """The first operand in the imported graph of each fusion group's first product, or None."""
+    operands = [
+        (signature, binding.value.args[0])
+        for binding in bindings_of(imported["main"])
+        for signature in _call_signatures(binding.value, binding.var)
+    ]
+    return _matched(fusions, operands)
+
+
+def _matched(
+    fusions: Sequence[FusionGroup], operators: Iterable[tuple[Hashable, _Fact]]
+) -> list[_Fact | None]:
+    """The fact about each fusion group's first operator, from those of the imported graph."""
     # It is not certain if passes changed the number of operators with the same signature.
-    known: dict[Hashable, list[str]] = defaultdict(list)
-    for signature, owner in _imported_signatures(imported, locations):
-        known[signature].append(owner)
+    known: dict[Hashable, list[_Fact]] = defaultdict(list)
+    for signature, fact in operators:
+        known[signature].append(fact)
     signatures = [signatures_of(fusion.spec) for fusion in fusions]
     counted = Counter(signature for several in signatures for signature in several)
-    turns = {key: iter(names) for key, names in known.items() if len(names) == counted[key]}
-    fusion_owners = []
+    turns = {key: iter(facts) for key, facts in known.items() if len(facts) == counted[key]}
+    matched = []
     for several in signatures:
-        names = [next(turns[signature], "") if signature in turns else "" for signature in several]
-        fusion_owners.append(names[0] if names else "")
-    return fusion_owners
+        facts = [next(turns[key], None) if key in turns else None for key in several]
+        matched.append(facts[0] if facts else None)
+    return matched
 
 
 def _imported_signatures(

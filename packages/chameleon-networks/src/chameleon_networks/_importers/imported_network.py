@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -78,6 +78,9 @@ class ImportedNetwork(ABC):
         programs: Files with parts of this network that another process wrote, such as an exported
             torch program. Reading them is faster than reading the source again. The keys are those
             of ``kept_programs``.
+        cancellations: For layers in which large products cancel, the ``cancellation`` and
+            ``detail_cancellation`` (``FusedSpec``) by the digest of their weights. It is empty
+            before the check of the network.
         preloads: Names of modules that reading the network needs. A process imports them early,
             while it waits.
     """
@@ -90,6 +93,7 @@ class ImportedNetwork(ABC):
         self.bucket: BucketInputs | None = None
         self.sibling: ImportedNetwork | None = None
         self.programs: Mapping[str, str] = {}
+        self.cancellations: Mapping[str, tuple[int, int]] = {}
         self.kept: KeptGraph | None = None
 
     @abstractmethod
@@ -235,8 +239,8 @@ class ImportedNetwork(ABC):
         return onnx_session(self.forms.onnx(), threads=threads)
 
     @abstractmethod
-    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
-        """Compute intermediate values of the network with its framework."""
+    def values(self, names: Sequence[str], batches: Iterable[Arrays]) -> Iterator[Arrays]:
+        """Yield intermediate values of the network for each batch, computed by its framework."""
 
     def precision_of(self, name: str) -> str:  # noqa: ARG002 - subclasses use it
         """The dtype in which a framework computes this network."""

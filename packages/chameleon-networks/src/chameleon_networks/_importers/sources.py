@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -181,9 +181,8 @@ class ProgramNetwork(ImportedNetwork):
             self.half or FLOAT32 if name in (inference.TORCH, inference.TORCH_COMPILE) else FLOAT32
         )
 
-    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
-        values: Arrays = _torch_importer().intermediate_values(self.float_program, names, inputs)
-        return values
+    def values(self, names: Sequence[str], batches: Iterable[Arrays]) -> Iterator[Arrays]:
+        yield from _torch_importer().intermediate_values(self.float_program, names, batches)
 
     def framework(self, name: str, threads: int) -> inference.Network:
         if name in (inference.ONNXRUNTIME, inference.OPENVINO):
@@ -345,9 +344,9 @@ class OnnxNetwork(ImportedNetwork):
         quantized = inference.ONNXRUNTIME_FLOAT32 in self.frameworks
         return INT8 if quantized and name != inference.ONNXRUNTIME_FLOAT32 else FLOAT32
 
-    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+    def values(self, names: Sequence[str], batches: Iterable[Arrays]) -> Iterator[Arrays]:
         content = models.onnx_with_outputs(self.options.source, names)
-        return inference.onnx_session(content, threads=1, fused=False)(inputs)
+        yield from map(inference.onnx_session(content, threads=1, fused=False), batches)
 
     def framework(self, name: str, threads: int) -> inference.Network:
         if name == inference.ONNX_REFERENCE:

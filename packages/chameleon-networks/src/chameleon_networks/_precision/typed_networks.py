@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 from chameleon_core.plugin_api import FLOAT32
 
+from chameleon_networks._graph.cancellations import cancellations_in, with_cancellations
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.operators import signatures_of
@@ -72,7 +73,7 @@ class TypedNetworks:
             module = apply_dtypes(
                 self.module, self.fusions, types, ranges, means, placeholders=placeholders
             )
-            fusions = find_fusions(module)
+            fusions = with_cancellations(find_fusions(module), cancellations_in(self.fusions))
         return TypedNetwork(
             module=module, fusions=fusions, replacements=_match_fusions(self.fusions, fusions)
         )

@@ -30,12 +30,12 @@ _DROPPED = ("precision", "transform", "require", "warm_start", "baselines")
 
 
 def _key(operator: str, arguments: Mapping[str, Any]) -> str:
-    """A key of an operator without its epilogue; the order of arguments does not matter."""
+    """A key of an operator without epilogue and errors; the order of arguments does not matter."""
     fields = attrs.fields_dict(CONVOLUTIONS[operator])
     values = {
         name: value
         for name, value in arguments.items()
-        if not (name in fields and fields[name].metadata.get("epilogue"))
+        if not (name in fields and fields[name].metadata.keys() & {"epilogue", "error"})
     }
     return json.dumps([operator, values], sort_keys=True)
 

@@ -72,14 +72,15 @@ class OperatorSpec(ABC):
     def arguments(self) -> dict[str, Any]:
         """JSON values that define the operator completely.
 
-        Epilogue steps that the operator does not have are left out, and so is the dtype of exact
-        weights. So an operator without them keeps the record key that it had before they existed.
+        Epilogue steps that the operator does not have are left out, and so are facts about its
+        numbers that say nothing. So an operator without them keeps the record key that it had
+        before they existed.
         """
 
         def defines(field: Any, value: Any) -> bool:
             if field.name in {"name", "weight"}:
                 return False
-            optional = field.metadata.keys() & {"epilogue", "output", "weights"}
+            optional = field.metadata.keys() & {"epilogue", "output", "numbers"}
             return not (optional and value == self.default_of(field))
 
         return attrs.asdict(self, filter=defines)
@@ -205,6 +206,10 @@ class FusedSpec(TypedSpec):
         exact_weights: Dtype of fewer bits that holds all weights of a ``float32`` operator exactly,
             as in most checkpoints of language models; empty if there is none. Kernels may then
             store the weights in this dtype. Other dtypes than ``float32`` ignore it.
+        cancellation: How many times larger rounding errors of products are, beside the largest
+            output, than for data and weights around zero. They are larger if large products cancel.
+            The value is a power of two, and 1 for other dtypes than float32.
+        detail_cancellation: The same for the data without its mean over each window of a filter.
     """
 
     bias: bool = option(False, "whether a constant per output channel is added", epilogue=True)
@@ -219,7 +224,20 @@ class FusedSpec(TypedSpec):
     exact_weights: str = option(
         "",
         f"dtype of fewer bits that holds all weights exactly: {' or '.join(HALVES)}; for {FLOAT32}",
-        weights=True,
+        numbers=True,
+    )
+    cancellation: int = option(
+        1,
+        "how many times larger rounding errors are than for numbers around zero, because large "
+        "products cancel",
+        at_least=1,
+        numbers=True,
+    )
+    detail_cancellation: int = option(
+        1,
+        "the same for the data without its mean over each window of a filter",
+        at_least=1,
+        numbers=True,
     )
 
     def __attrs_post_init__(self) -> None:
@@ -230,7 +248,8 @@ class FusedSpec(TypedSpec):
                 f"Give the name of a dtype: {' or '.join(HALVES)}.",
             )
         if self.dtype != FLOAT32:
-            object.__setattr__(self, "exact_weights", "")
+            for name in ("exact_weights", "cancellation", "detail_cancellation"):
+                object.__setattr__(self, name, getattr(attrs.fields(type(self)), name).default)
         if self.activation not in ACTIVATIONS and slope_of(self.activation) is None:
             raise self.fail(
                 f"the activation {self.activation!r} is not supported",

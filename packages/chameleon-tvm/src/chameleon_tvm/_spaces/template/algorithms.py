@@ -164,14 +164,16 @@ def rounding_error(dtype: str) -> float:
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
 
 
-def allowed_weights(options: TemplateOptions, exact: str) -> tuple[str, ...]:
+def allowed_weights(options: TemplateOptions, spec: FusedSpec) -> tuple[str, ...]:
     """The algorithms with 16-bit weights whose expected error is small enough.
 
-    Weights that the dtype ``exact`` holds exactly are direct products, too.
+    Weights that a dtype holds exactly are direct products, too.
     """
-    names = [name for name, dtype in WEIGHT_DTYPES.items() if dtype == exact]
+    names = [name for name, dtype in WEIGHT_DTYPES.items() if dtype == spec.exact_weights]
     free = names if DIRECT in options.algorithms else []
-    rounded = allowed_names(options, WEIGHT_DTYPES, rounding_error)
+    rounded = allowed_names(
+        options, WEIGHT_DTYPES, lambda dtype: spec.cancellation * rounding_error(dtype)
+    )
     return tuple(dict.fromkeys([*free, *rounded]))
 
 

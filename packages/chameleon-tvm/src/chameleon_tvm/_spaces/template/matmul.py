@@ -84,7 +84,7 @@ class DenseTemplate(MultiAlgorithmTemplate):
         geometry = product_geometry(task.target, shape, ("NHWC", "NHWC"))
         arithmetics = {DIRECT: arithmetic}
         if arithmetic is FLOAT32_ARITHMETIC:
-            for name in allowed_weights(options, spec.exact_weights):
+            for name in allowed_weights(options, spec):
                 widening = half_weights_dot(WEIGHT_DTYPES[name], task.target)
                 if widening is not None:
                     arithmetics[name] = Arithmetic(dot=widening)

@@ -75,7 +75,8 @@ class TemplateOptions:
             filters without strides, those with split numbers need AMX, and those with 16-bit
             weights need a dense layer. If none is left, the operator gets the direct algorithm.
         max_error: Largest expected error of an algorithm in float32, as largest |difference| over
-            the largest |output|. None for no limit beyond the check of every kernel. ``direct`` is
+            the largest |output|. In a network, the layer's own weights and inputs count, if large
+            products cancel. None for no limit beyond the check of every kernel. ``direct`` is
             always allowed if it is named.
         templates: Names of templates that take precedence over this package's own, for the
             operators and targets that they support. Write ``distribution:name`` if two have the

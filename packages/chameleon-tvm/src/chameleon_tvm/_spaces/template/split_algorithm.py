@@ -307,9 +307,12 @@ class SplitAlgorithm(TileAlgorithm):
 
     @classmethod
     def of(cls, layer: Layer) -> Self | None:
-        exact = layer.spec.exact_weights == BFLOAT16
+        spec = layer.spec
+        exact = spec.exact_weights == BFLOAT16
         names = allowed_names(
-            layer.options, SPLIT_PARTS, lambda parts: split_error(parts, exact=exact)
+            layer.options,
+            SPLIT_PARTS,
+            lambda parts: spec.cancellation * split_error(parts, exact=exact),
         )
         if not names or layer.spec.dtype != FLOAT32 or not tile_tiling.supports(layer.geometry):
             return None

@@ -36,8 +36,8 @@ from chameleon_tvm._spaces.template.winograd_tiling import (
 from chameleon_tvm._spaces.template.winograd_transforms import (
     TAPS,
     VectorCode,
-    expected_error,
     transforms,
+    winograd_error,
 )
 from chameleon_tvm._types import FLOAT32
 
@@ -305,7 +305,7 @@ class WinogradAlgorithm(Algorithm):
         if not supports_winograd(geometry):
             return None
         names = allowed_names(
-            layer.options, WINOGRAD_TILES, lambda out: expected_error(out, geometry.ic)
+            layer.options, WINOGRAD_TILES, lambda out: winograd_error(out, geometry.ic, spec)
         )
         if not names:
             return None

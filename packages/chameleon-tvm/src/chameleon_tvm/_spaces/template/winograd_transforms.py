@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Expr, Stmt
+from chameleon_tvm._operators.spec import FusedSpec
 
 TAPS = 3
 """Height and width of the filters."""
@@ -73,12 +74,19 @@ def transforms(out: int) -> Transforms:
     return Transforms(out=out, data=data, weights=weights, output=output)
 
 
+def winograd_error(out: int, channels: int, spec: FusedSpec) -> float:
+    """The expected error of a convolution: largest |difference| over the largest |output|.
+
+    The transforms of larger tiles have larger coefficients, whose products cancel if neighbouring
+    inputs are equal. So their errors grow with the data's differences from the mean of a window.
+    """
+    products = spec.cancellation * expected_error(min(POINTS), channels)
+    return max(products, spec.detail_cancellation * expected_error(out, channels))
+
+
 @cache
 def expected_error(out: int, channels: int) -> float:
-    """The expected error in float32: largest |difference| over the largest |output|.
-
-    It is computed with random numbers in [-1, 1), in the precision and order of the real kernel.
-    """
+    """The expected error in float32 for random numbers in [-1, 1), in the real kernel's order."""
     matrices = transforms(out)
     rng = np.random.default_rng(0)
     tiles = rng.uniform(-1, 1, (SAMPLED_TILES, channels, matrices.size, matrices.size))

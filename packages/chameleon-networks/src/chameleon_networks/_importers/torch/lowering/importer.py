@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from operator import getitem
@@ -79,21 +79,27 @@ def torch_graph(program: Any) -> ImportedGraph:
     )
 
 
-def intermediate_values(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
-    """Compute intermediate values of the program that ``torch_graph`` reads, with torch."""
+def intermediate_values(
+    program: Any, names: Sequence[str], batches: Iterable[Arrays]
+) -> Iterator[Arrays]:
+    """Yield intermediate values of the program that ``torch_graph`` reads, computed with torch."""
     decomposed = decompose(program, supported_operators())
     parameters = {**decomposed.state_dict, **decomposed.constants}
-    values = iter(map(like, input_tensors(program).values(), map(torch.from_numpy, inputs)))
-    arguments = [
-        parameters[spec.target] if spec.target in parameters else next(values)
-        for spec in decomposed.graph_signature.input_specs
-    ]
     module = deepcopy(decomposed.graph_module)
     nodes = {node.name: node for node in module.graph.nodes}
     module.graph.output_node().args = ([nodes[name] for name in names],)
     module.recompile()
-    with torch.no_grad():
-        return [value.numpy() for value in module(*arguments)]
+    for inputs in batches:
+        values = iter(map(like, input_tensors(program).values(), map(torch.from_numpy, inputs)))
+        arguments = [
+            parameters[spec.target] if spec.target in parameters else next(values)
+            for spec in decomposed.graph_signature.input_specs
+        ]
+        with torch.no_grad():
+            outputs = module(*arguments)
+        # Torch returns the statistics of a normalization, too.
+        tensors = [output[0] if isinstance(output, tuple) else output for output in outputs]
+        yield [tensor.numpy() for tensor in tensors]
 
 
 def supported_operators() -> frozenset[str]:
