@@ -79,14 +79,27 @@ class AttentionInput:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class QueryTile:
-    """The registers and scratch arrays with which a kernel computes a tile of queries of one head.
+class QueryPlace:
+    """The place of a tile of queries of one head.
 
     Attributes:
         b: Index of the sample in the batch.
         h: Index of the head.
         key_head: Index of the head of keys and values that this head reads.
         first: Index of the first query.
+    """
+
+    b: Expr
+    h: Expr
+    key_head: Expr
+    first: Expr
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class QueryTile(QueryPlace):
+    """The registers and scratch arrays with which a kernel computes a tile of queries of one head.
+
+    Attributes:
         valid: Number of queries. Lanes beyond them compute numbers that are not stored.
         vectors: Number of vectors that hold the queries.
         queries: Scaled queries, shape (features, lanes). If an instruction multiplies groups of
@@ -99,10 +112,6 @@ class QueryTile:
         exponential_sums: Each lane's sum of exponentials so far, one register per vector.
     """
 
-    b: Expr
-    h: Expr
-    key_head: Expr
-    first: Expr
     valid: int
     vectors: int
     queries: Buffer

@@ -1,0 +1,147 @@
+"""Float32 products of varying matrices by tiles of bfloat16, tiles being loops on every CPU."""
+
+import math
+
+import numpy as np
+import pytest
+from chameleon_tvm._building.kernel import TVMKernel
+from chameleon_tvm._instructions.amx import AmxBfloat16
+from chameleon_tvm._instructions.emission import permissions_of
+from chameleon_tvm._spaces.template import split_algorithm
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.matmul_tiles import BLOCK_KNOBS
+from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.api import BatchMatmulSpec
+from chameleon_tvm.testing.loop_tiles import LoopTiles
+from computing import NATIVE, X86, assembly_of, few, require_sound, resolved
+from hypothesis import given
+from hypothesis import strategies as st
+
+SAPPHIRE = resolved(f"{X86}sapphirerapids -num-cores=2")
+ERRORS = {"split3": 1.5e-5, "split6": 6e-7}
+"""Largest accepted errors of small products, beside which those of float32 are up to 5e-7."""
+PRODUCTS = {"split3": 3.1e-5, "split6": 1e-6}
+"""Largest errors of a product over its size, the sum's rounding included."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loops():
+    """This machine's CPU has tiles, which are loops."""
+    chosen = split_algorithm.tile_products_of
+
+    def products(target, **types):
+        return [LoopTiles(AmxBfloat16())] if target == NATIVE else chosen(target, **types)
+
+    split_algorithm.tile_products_of = products
+    yield
+    split_algorithm.tile_products_of = chosen
+
+
+def builder_of(spec, name):
+    return TemplateSpace(TemplateOptions(algorithms=(name,))).builder(
+        spec.task("t", NATIVE), threads=2
+    )
+
+
+def product_spec(batch, rows, inner, columns, transposed):
+    right = [batch, columns, inner] if transposed else [batch, inner, columns]
+    return BatchMatmulSpec(a=[batch, rows, inner], b=right, transpose_b=transposed)
+
+
+@st.composite
+def products(draw):
+    rows, columns = draw(st.integers(16, 70)), draw(st.integers(16, 70))
+    return product_spec(
+        draw(st.integers(1, 3)), rows, draw(st.integers(32, 100)), columns, draw(st.booleans())
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", SPLIT_PARTS)
+@few(4)
+@given(spec=products(), seed=st.integers(0, 9))
+def test_products_of_any_sizes(name, spec, seed):
+    builder = builder_of(spec, name)
+    (expected,), _ = builder.reference()
+    drawn = builder.space.sample(1, np.random.default_rng(seed))
+    for config in [*builder.space.first_guesses[:1], *drawn]:
+        values = builder.space.decode(config)
+        assert values[ALGORITHM] == name
+        (output,) = builder.build(config.tolist()).outputs()
+        assert np.abs(output - expected).max() <= ERRORS[name] * np.abs(expected).max(), values
+
+
+SPECIAL = {
+    "tiles": [3.396e38, -3.396e38, 1e-40, -0.0],
+    "direct": [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38],
+}
+"""Numbers by the algorithm that computes all products if one number is among them."""
+
+
+def smallest_block(space):
+    """The configuration whose code is the shortest."""
+    rows = [*space.first_guesses]
+    return min(rows, key=lambda row: math.prod(map(space.decode(row).get, BLOCK_KNOBS))).tolist()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "transposed"), [("split3", True), ("split6", False)])
+@pytest.mark.parametrize("special", SPECIAL)
+def test_infinities_nan_and_huge_numbers(name, transposed, special):
+    numbers = SPECIAL[special]
+    spec = product_spec(2 * len(numbers), 20, 48, 33, transposed)
+    builder = builder_of(spec, name)
+    inputs = [0.1 * array for array in builder.operator.inputs()]
+    left, right = inputs[0], inputs[1].swapaxes(1, 2) if transposed else inputs[1]
+    # Products with these are of any sign, zero, and a little over and under the largest number.
+    left[:, :5, 7] = right[:, 7, :5] = 0.0, 1.0, -1.0, 0.999, -1.001
+    left[::2, 3, 7] = right[1::2, 7, 3] = numbers
+    builder.use(inputs)
+    (output,) = TVMKernel(builder.program(smallest_block(builder.space)), NATIVE).outputs()
+    left, right = left.astype(np.float64), right.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = (left @ right).astype(np.float32)
+        sizes = np.abs(left) @ np.abs(right)
+    finite = np.isfinite(expected)
+    assert np.array_equal(output[~finite], expected[~finite], equal_nan=True)
+    error = np.abs(output[finite] - expected[finite].astype(np.float64))
+    assert (error <= PRODUCTS[name] * sizes[finite]).all()
+
+
+def test_the_search_chooses_among_all_algorithms():
+    spec = product_spec(12, 512, 64, 512, True)
+    space = TemplateSpace(TemplateOptions()).design_space(spec.task("t", SAPPHIRE))
+    require_sound(space)
+    chosen = {space.decode(row)[ALGORITHM] for row in space.first_guesses}
+    assert chosen == {"direct", "split3", "split6"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "options"),
+    [
+        (product_spec(2, 64, 64, 64, False), resolved(f"{X86}icelake-server"), {}),
+        (product_spec(2, 15, 64, 64, False), SAPPHIRE, {}),
+        (product_spec(2, 64, 31, 64, False), SAPPHIRE, {}),
+        (product_spec(2, 64, 64, 15, False), SAPPHIRE, {}),
+        (product_spec(2, 64, 64, 64, False), SAPPHIRE, {"algorithms": ("direct",)}),
+        (product_spec(2, 64, 64, 64, False), SAPPHIRE, {"max_error": 1e-9}),
+    ],
+    ids=["no tiles", "rows", "depth", "columns", "algorithms", "error"],
+)
+def test_what_it_does_not_support(spec, target, options):
+    template = template_of(spec.task("t", target), TemplateOptions(**options))
+    assert [name for each in template.algorithms for name in each.names] == ["direct"]
+
+
+@pytest.mark.parametrize("name", SPLIT_PARTS)
+def test_code_has_the_products_and_asks_for_a_permission(name):
+    task = product_spec(2, 64, 64, 64, True).task("t", SAPPHIRE)
+    template = template_of(task, TemplateOptions(algorithms=(name,)))
+    space = template.design_space
+    function = template.function(space.decode(smallest_block(space)))
+    assert permissions_of(function) == {"amx"}
+    products = assembly_of(function, SAPPHIRE).count("tdpbf16ps")
+    pairs = {"split3": 3, "split6": 6}[name]
+    assert products > 0
+    assert products % pairs == 0
