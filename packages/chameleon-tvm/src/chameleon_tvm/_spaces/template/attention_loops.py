@@ -229,11 +229,11 @@ class AttentionLoops:
 
         return emit.loops({"q": tile.valid, "k": self.tile.key_rows}, element)
 
-    def _mask_element(self, tile: QueryPlace, query: Expr, key: Expr) -> Expr:
-        """The number that the mask adds to a score."""
+    def _mask_element(self, tile: QueryPlace, query: Expr, key: Expr, lanes: int = 1) -> Expr:
+        """The numbers that the mask adds to the scores of neighbouring keys."""
         indices = (tile.b, tile.h, query, key)
         at = [0 if size == 1 else p for size, p in zip(self.spec.mask, indices, strict=True)]
-        return emit.load(self.mask, at)
+        return emit.load(self.mask, at, lanes)
 
     def _scores(self, tile: QueryTile, first_key: Expr, count: Expr) -> Stmt:
         """Compute the scores of a block and each lane's maximum; the last tile may overlap."""

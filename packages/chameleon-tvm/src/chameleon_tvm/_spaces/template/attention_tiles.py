@@ -250,7 +250,7 @@ class AttentionByTiles(AttentionLoops):
             totals=emit.buffer("total", (block.queries * LANES,)),
         )
         count: Expr = self.key_blocks
-        if self.spec.causal:
+        if self.spec.causal and self.key_blocks > 1:
             seen = tirx.min(place.first + block.queries, self.keys)
             size = block.steps * STEP
             count = tirx.floordiv(seen + size - 1, size)
@@ -316,13 +316,13 @@ class AttentionByTiles(AttentionLoops):
         first_step = first_step + begin
         return emit.sequence(
             [
-                self._scores(scratch, first_step, steps),
+                self._multiply_keys(scratch, first_step, steps),
                 self._softmax(place, scratch, begin, steps),
-                self._values(scratch, number, first_step, steps),
+                self._multiply_values(scratch, number, first_step, steps),
             ]
         )
 
-    def _scores(self, scratch: _Scratch, first_step: Expr, steps: Expr) -> Stmt:
+    def _multiply_keys(self, scratch: _Scratch, first_step: Expr, steps: Expr) -> Stmt:
         """Multiply queries and keys."""
         block = self.block
 
@@ -348,9 +348,10 @@ class AttentionByTiles(AttentionLoops):
 
         columns = steps * 2 if block.columns == 1 else steps
         rows = block.query_tiles // block.rows
-        return emit.loops({"rows": rows, "columns": columns}, tile)
+        # The keys of a tile stay in L1 for all queries.
+        return emit.loops({"columns": columns, "rows": rows}, lambda c, r: tile(r, c))
 
-    def _values(self, scratch: _Scratch, number: Expr, first_step: Expr, steps: Expr) -> Stmt:
+    def _multiply_values(self, scratch: _Scratch, number: Expr, first_step: Expr, steps: Expr) -> Stmt:
         """Multiply exponentials and values."""
         block, across = self.block, self.block.columns
         pitch = len(self.widths) * LANES
@@ -379,8 +380,8 @@ class AttentionByTiles(AttentionLoops):
         rows = block.query_tiles // block.rows
         statements = []
         if whole:
-            extents = {"rows": rows, "columns": whole}
-            statements.append(emit.loops(extents, lambda r, c: tile(r, c * across, across)))
+            extents = {"columns": whole, "rows": rows}
+            statements.append(emit.loops(extents, lambda c, r: tile(r, c * across, across)))
         if rest:
             statements.append(emit.loop("rows", rows, lambda r: tile(r, whole * across, rest)))
         return emit.sequence(statements)
@@ -526,7 +527,7 @@ class AttentionByTiles(AttentionLoops):
             value = _only(min(LANES, count - number * LANES), value, 0.0)
             statements += [assign(power, value), assign(total, read(total) + read(power))]
         starts = [self._row_place(step, part, tile) for part in range(self.parts)]
-        words = words_of(*(read(power) for power in powers), parts=self.parts)
+        words = words_of([read(power) for power in powers], self.parts)
         statements.append(write_words(scratch.powers, starts, row, words))
         return emit.allocate([*powers], emit.sequence(statements))
 

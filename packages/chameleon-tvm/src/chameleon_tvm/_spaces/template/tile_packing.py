@@ -96,7 +96,7 @@ class Packer:
 
         def row(at: Expr) -> Stmt:
             vectors, before, buffers = _halves(read, at, depth)
-            statements = [*before, *map(self._note, vectors), write(at, self._words(*vectors))]
+            statements = [*before, *map(self._note, vectors), write(at, words_of(vectors, self.parts))]
             return _with(buffers, statements)
 
         return emit.loop("row", LANES, row)
@@ -110,7 +110,7 @@ class Packer:
             loaded = [read_vector(read, at + half * LANES, 0, columns) for half in range(count)]
             vectors = [vector for vector, _, _ in loaded]
             statements = [statement for _, before, _ in loaded for statement in before]
-            statements += [*map(self._note, vectors), write(at, self._words(*vectors))]
+            statements += [*map(self._note, vectors), write(at, words_of(vectors, self.parts))]
             return _with([each for _, _, buffers in loaded for each in buffers], statements)
 
         return emit.sequence(
@@ -139,7 +139,7 @@ class Packer:
             if column < columns:
                 vectors, before, buffers = _halves(read, column, depth)
                 before = [*before, *map(self._note, vectors)]
-                words = self._words(*vectors)
+                words = words_of(vectors, self.parts)
             assigned = [
                 emit.assign(part[column], word) for part, word in zip(lines, words, strict=True)
             ]
@@ -155,15 +155,13 @@ class Packer:
     def _note(self, vector: Expr) -> Stmt:
         return emit.assign(self.largest, tirx.max(emit.read(self.largest), magnitude_of(vector)))
 
-    def _words(self, first: Expr, second: Expr | None = None) -> Words:
-        return words_of(first, second, self.parts)
 
-
-def words_of(first: Expr, second: Expr | None, parts: int) -> Words:
-    """The words of each part of two vectors; without a second vector, it is zero."""
-    low = parts_of(first, parts)
-    high = [emit.zero(LANES, "uint32")] * parts if second is None else parts_of(second, parts)
-    return [pair(*both) for both in zip(low, high, strict=True)]
+def words_of(vectors: Sequence[Expr], parts: int) -> Words:
+    """The words of each part of one or two vectors; the second is zero if there is only one."""
+    split = [parts_of(vector, parts) for vector in vectors]
+    if len(split) == 1:
+        split.append([emit.zero(LANES, "uint32")] * parts)
+    return [pair(*both) for both in zip(*split, strict=True)]
 
 
 def _halves(read: Read, row: Expr, depth: int) -> tuple[list[Expr], list[Stmt], list[Buffer]]:
