@@ -450,9 +450,7 @@ class AttentionLoops:
 
         return emit.loop("q", tile.valid, query)
 
-    def _store_output(
-        self, tile: QueryPlace, q: Expr, d: Expr, value: Expr, lanes: int
-    ) -> Stmt:
+    def _store_output(self, tile: QueryPlace, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
         indices = dict(zip("BHSD", (tile.b, tile.h, tile.first + q, d), strict=True))
         value = emit.rounding(STORAGE[self.spec.output_dtype], value)
         return emit.store(self.out, [indices[a] for a in self.spec.output_layout], value, lanes)

@@ -13,9 +13,9 @@ from chameleon_tvm._operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm._operators.elementary import polynomial
 from chameleon_tvm._types import FLOAT32, STORAGE, StorageType
 
-_LOG2_E = 1.4426950408889634
-_MIN_EXPONENT_ARGUMENT = -88.03
-"""A number just above -127 ln 2. For smaller x, e^x is 0 in float32 without subnormal numbers."""
+LOG2_E = 1.4426950408889634
+_LEAST_EXPONENT = -127.0
+"""For smaller x, 2^x is 0 in float32 without subnormal numbers."""
 _EXPONENT_BIAS = 127
 _MANTISSA_BITS = 23
 _EXP2_COEFFICIENTS = (
@@ -172,9 +172,14 @@ def split_axis(extent: int, size: int) -> list[tuple[int, int, int]]:
 
 def exponential(value: Expr) -> Expr:
     """e^x for float32 x <= 0 to about 1e-6 of the result; exact for 0, minus infinity and NaN."""
-    minimum = constant_like(_MIN_EXPONENT_ARGUMENT, value)
+    return power_of_two(value * constant_like(LOG2_E, value))
+
+
+def power_of_two(value: Expr) -> Expr:
+    """2^x for float32 x <= 0 to about 1e-7 of the result; exact for 0, minus infinity and NaN."""
+    minimum = constant_like(_LEAST_EXPONENT, value)
     # The instruction for a maximum would return the other operand instead of NaN.
-    exponent = tirx.Select(value < minimum, minimum, value) * constant_like(_LOG2_E, value)
+    exponent = tirx.Select(value < minimum, minimum, value)
     # Truncation rounds numbers below zero up.
     whole = tirx.Cast(vector_dtype("int32", value), exponent - constant_like(0.5, value))
     fraction = exponent - tirx.Cast(vector_dtype("float32", value), whole)

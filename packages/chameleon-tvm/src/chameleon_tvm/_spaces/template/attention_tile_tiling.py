@@ -30,6 +30,9 @@ KEY_BLOCKS = (128, 256, 512, 1024)
 _EXPONENTIAL_CYCLES = 12.0
 """Cycles in which a vector of scores becomes exponentials and their parts."""
 
+_ROW_CYCLES = 40.0
+"""Cycles in which a query's largest score of a block gets into all lanes."""
+
 
 @attrs.frozen(kw_only=True)
 class AttentionTileEstimates:
@@ -104,7 +107,9 @@ class AttentionTileTiling(Tiling):
         padded = blocks * tiles * LANES * math.ceil(keys / STEP) * STEP
         tasks = batch * heads * blocks
         parts = by_algorithm(values, self.parts)
-        scratch = tiles * LANES * block * (FLOAT_BYTES + FLOAT_BYTES / 2 * parts)
+        # At most two groups of two tiles of queries have scores and exponentials at a time.
+        held = np.minimum(tiles, 4.0) * LANES * block
+        scratch = held * (FLOAT_BYTES + np.dtype(self.product.data).itemsize * parts)
         return AttentionTileEstimates(
             registers=down * across + down + across,
             loads=(down + across) / (down * across),
@@ -123,13 +128,12 @@ class AttentionTileTiling(Tiling):
         number = {name: PRODUCTS_OF_PARTS[parts] for name, parts in self.parts.items()}
         products = by_algorithm(values, number) * product.cost * np.maximum(1.0, e.loads)
         # Products per vector of scores: of each step of features, and of each tile of values.
-        inner = math.ceil(spec.query[3] / STEP) + math.ceil(spec.value[3] / LANES) / 2
-        inner = inner * (products + TILE_CYCLES / 2) / LANES
+        each = math.ceil(spec.query[3] / STEP) + math.ceil(spec.value[3] / LANES) / 2
+        inner = each * (products + TILE_CYCLES / 2) / LANES
         tiles, _, block = as_floats(values, *BLOCK_KNOBS)
         # A block's scores and exponentials move between L1 and L2 if they exceed L1. Keys and
         # values are read from L2 for all queries of an iteration.
-        moves = (e.scratch_in_l1 > 1.0) * 4.0 + (e.scratch_in_l2 > 0.5) * 16.0
-        moves = moves + 8.0 / tiles
-        rescaled = (e.blocks > 1) * 4.0 * spec.value[3] / block
-        cycles = inner + _EXPONENTIAL_CYCLES + moves + rescaled
+        moves = (e.scratch_in_l1 > 1.0) * 2.0 + (e.scratch_in_l2 > 1.0) * 8.0 + 8.0 / tiles
+        ends = (_ROW_CYCLES * LANES + (e.blocks > 1) * 4.0 * spec.value[3]) / block
+        cycles = inner + _EXPONENTIAL_CYCLES + moves + ends
         return np.asarray(e.imbalance * e.waste * cycles)

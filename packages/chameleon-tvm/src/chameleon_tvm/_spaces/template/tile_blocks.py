@@ -7,8 +7,15 @@ from collections.abc import Callable, Sequence
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register, TileProduct
-from chameleon_tvm._spaces.template.tile_algorithm import PART_PRODUCTS
 from chameleon_tvm._spaces.template.tile_packing import STEP
+
+PART_LOADS: dict[int, Sequence[tuple[int | None, int | None]]] = {
+    1: [(0, 0)],
+    2: [(1, 0), (0, None), (None, 1)],
+    3: [(2, 0), (1, None), (0, None), (None, 2), (None, 1), (1, None)],
+}
+"""For each number of parts, the part of the weights and the part of the data to load before each
+product; None for a part that is in registers. This order takes the fewest loads."""
 
 Place = Callable[[int, int], Expr]
 """The place of a tile in its buffer: takes the part and the number of the tile in the block."""
@@ -21,10 +28,7 @@ class TileBlocks:
         self.product = product
         self.rows = rows
         self.columns = columns
-        # The part of the data that packed convolutions add for infinities is the first one here.
-        self.pairs = [
-            (weights, 0 if data == parts else data) for weights, data in PART_PRODUCTS[parts]
-        ]
+        self.parts = parts
         counts = {SUMS: rows * columns, DATA: rows, WEIGHTS: columns}
         contents = [(holds, at) for holds, count in counts.items() for at in range(count)]
         self._registers = {
@@ -44,8 +48,8 @@ class TileBlocks:
         self, data: tuple[Buffer, Place], weights: tuple[Buffer, Place], rows: int, columns: int
     ) -> Stmt:
         """Add the products of a step to the sums of a block, which may be smaller."""
-        statements = []
-        for weights_part, data_part in self.pairs:
+        statements: list[Stmt] = []
+        for weights_part, data_part in PART_LOADS[self.parts]:
             if weights_part is not None:
                 statements += self._load(WEIGHTS, weights, weights_part, columns)
             if data_part is not None:

@@ -7,6 +7,7 @@ weights holds the rows i and i + 16 of its step. So two vectors become words wit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, Stmt
@@ -73,7 +74,7 @@ def repeat_unless_finite(magnitudes: Sequence[Magnitudes], repeat: Stmt) -> Stmt
 
     for each in magnitudes:
         (count,) = each.kept.shape
-        statements.append(emit.loop("at", int(count), lambda at, kept=each.kept: compare(kept, at)))
+        statements.append(emit.loop("at", int(count), partial(compare, each.kept)))
     nothing = tirx.Evaluate(0)
     branch = emit.branch([(emit.read(largest) >= TOO_LARGE, repeat)], nothing)
     return emit.allocate(largest, emit.sequence([*statements, branch]))
@@ -96,7 +97,11 @@ class Packer:
 
         def row(at: Expr) -> Stmt:
             vectors, before, buffers = _halves(read, at, depth)
-            statements = [*before, *map(self._note, vectors), write(at, words_of(vectors, self.parts))]
+            statements = [
+                *before,
+                *map(self._note, vectors),
+                write(at, words_of(vectors, self.parts)),
+            ]
             return _with(buffers, statements)
 
         return emit.loop("row", LANES, row)
@@ -131,11 +136,14 @@ class Packer:
 
     def transposed_weights(self, read: Read, depth: int, columns: int, write: Write) -> Stmt:
         """Pack a tile of weights from ``columns`` rows of ``depth`` numbers."""
-        lines = [emit.registers(LANES, LANES, name="line", dtype="uint32") for _ in range(self.parts)]
+        lines = [
+            emit.registers(LANES, LANES, name="line", dtype="uint32") for _ in range(self.parts)
+        ]
         statements = []
         for column in range(LANES):
             words: Words = [emit.zero(LANES, "uint32")] * self.parts
-            before, buffers = [], []
+            before: list[Stmt] = []
+            buffers: list[Buffer] = []
             if column < columns:
                 vectors, before, buffers = _halves(read, column, depth)
                 before = [*before, *map(self._note, vectors)]
