@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 SAPPHIRE = resolved(f"{X86}sapphirerapids -num-cores=2")
-ERRORS = {"split3": 1.5e-5, "split6": 6e-7}
+ERRORS = {"split3": 1.5e-5, "split6": 1e-6}
 """Largest accepted errors of small products, beside which those of float32 are up to 5e-7."""
 PRODUCTS = {"split3": 3.1e-5, "split6": 1e-6}
 """Largest errors of a product over its size, the sum's rounding included."""
@@ -63,12 +63,11 @@ def products(draw):
 def test_products_of_any_sizes(name, spec, seed):
     builder = builder_of(spec, name)
     (expected,), _ = builder.reference()
-    drawn = builder.space.sample(1, np.random.default_rng(seed))
-    for config in [*builder.space.first_guesses[:1], *drawn]:
-        values = builder.space.decode(config)
-        assert values[ALGORITHM] == name
-        (output,) = builder.build(config.tolist()).outputs()
-        assert np.abs(output - expected).max() <= ERRORS[name] * np.abs(expected).max(), values
+    (config,) = builder.space.sample(1, np.random.default_rng(seed))
+    values = builder.space.decode(config)
+    assert values[ALGORITHM] == name
+    (output,) = builder.build(config.tolist()).outputs()
+    assert np.abs(output - expected).max() <= ERRORS[name] * np.abs(expected).max(), values
 
 
 SPECIAL = {
@@ -153,9 +152,9 @@ def test_attention_of_any_sizes(name, spec, seed):
     (config,) = builder.space.sample(1, np.random.default_rng(seed))
     (output,) = builder.build(config.tolist()).outputs()
     # Errors of scores become relative errors of exponentials.
-    room = (3.0 if name == "split3" else 5.0) * ERRORS[name]
     error = np.abs(output - expected).max()
-    assert error <= room * np.abs(expected).max(), builder.space.decode(config)
+    room = 3.0 * ERRORS[name] * np.abs(expected).max()
+    assert error <= room, builder.space.decode(config)
 
 
 ATTENTION = AttentionSpec(
@@ -166,7 +165,6 @@ ATTENTION = AttentionSpec(
 @pytest.mark.full
 def test_attention_with_hidden_keys_and_special_numbers():
     builder = builder_of(ATTENTION, "split3")
-    program = builder.program(smallest_block(builder.space))
     direct = builder_of(ATTENTION, "direct")
     first = direct.space.first_guesses[0].tolist()
 
@@ -178,7 +176,6 @@ def test_attention_with_hidden_keys_and_special_numbers():
             results += TVMKernel(one.program(config), NATIVE).outputs()
         return results
 
-    assert program.inputs[3].shape == (1, 1, 33, 70)
     inputs = builder.operator.inputs()
     inputs[3][...] = 0.0
     inputs[3][0, 0, 4] = -np.inf
