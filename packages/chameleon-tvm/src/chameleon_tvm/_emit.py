@@ -194,6 +194,31 @@ def assign(register: Buffer, value: Expr) -> Stmt:
     return store(register, [0], value, int(register.shape[0]))
 
 
+def transposed(vectors: Sequence[Expr]) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+    """Transpose a square of vectors, by its quarters, then their quarters.
+
+    Returns:
+        The statements that define variables, and the transposed vectors.
+    """
+    width, statements, lines = len(vectors), list[Stmt](), list(vectors)
+    distance = width // 2
+    while distance:
+        pairs = [(lines[n & ~distance], lines[n | distance]) for n in range(width)]
+        lanes_of_pairs = [
+            [
+                lane ^ distance * (lane & distance != line & distance)
+                | width * bool(lane & distance)
+                for lane in range(width)
+            ]
+            for line in range(width)
+        ]
+        values = [tirx.Shuffle([*each], at) for each, at in zip(pairs, lanes_of_pairs, strict=True)]
+        lines = [tirx.Var("line", value.ty) for value in values]
+        statements += map(tirx.Bind, lines, values)
+        distance //= 2
+    return statements, lines
+
+
 def allocate(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
     """A statement with one or more buffers allocated around it."""
     buffers = targets if isinstance(targets, Sequence) else (targets,)

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_tvm._emit import sequence
+from chameleon_tvm._emit import sequence, transposed
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._spaces.loops.trees import (
     find_nodes,
@@ -178,23 +178,9 @@ def _step(load: Any, variable: Any) -> int | None:
 
 
 def _transpose_square(square: Any, width: int) -> Iterator[Any]:
-    """The statements that transpose a square of vectors: its quarters, then their quarters."""
+    """The statements that transpose a square of vectors in memory."""
     places = [tirx.Ramp(line * width, 1, width) for line in range(width)]
-    lines: Sequence[Any] = [tirx.BufferLoad(square, [place]) for place in places]
-    distance = width // 2
-    while distance:
-        pairs = [(lines[n & ~distance], lines[n | distance]) for n in range(width)]
-        lanes_of_pairs = [
-            [
-                lane ^ distance * (lane & distance != line & distance)
-                | width * bool(lane & distance)
-                for lane in range(width)
-            ]
-            for line in range(width)
-        ]
-        values = [tirx.Shuffle([*pair], at) for pair, at in zip(pairs, lanes_of_pairs, strict=True)]
-        lines = [tirx.Var("line", value.ty) for value in values]
-        yield from map(tirx.Bind, lines, values)
-        distance //= 2
+    statements, lines = transposed([tirx.BufferLoad(square, [place]) for place in places])
+    yield from statements
     for place, line in zip(places, lines, strict=True):
         yield tirx.BufferStore(square, line, [place])

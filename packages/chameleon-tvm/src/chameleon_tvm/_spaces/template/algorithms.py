@@ -139,7 +139,19 @@ def algorithms_of(layer: Layer, direct: Algorithm) -> Sequence[Algorithm]:
         algorithm = kind.of(layer)
         if algorithm is not None:
             (rounded if row.parameters else exact).append(algorithm)
-    only_rounded = bool(rounded) and len(exact) == 1 and DIRECT not in layer.options.algorithms
+    return allowed_algorithms(layer.options, exact, rounded)
+
+
+def allowed_algorithms(
+    options: TemplateOptions, exact: Sequence[Algorithm], rounded: Sequence[Algorithm]
+) -> Sequence[Algorithm]:
+    """All algorithms, or those that the options name if these leave the direct one out.
+
+    Args:
+        exact: The direct algorithm, then others with the usual rounding errors only.
+        rounded: Algorithms that the options name.
+    """
+    only_rounded = bool(rounded) and len(exact) == 1 and DIRECT not in options.algorithms
     return rounded if only_rounded else [*exact, *rounded]
 
 

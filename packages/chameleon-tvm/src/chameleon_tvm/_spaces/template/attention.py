@@ -1,264 +1,135 @@
-"""The template of attention and its design space."""
+"""The template of attention, by vectors or by tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
-from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Task, Values
+from chameleon_core.plugin_api import Arrays, DesignSpace, Task
 
-from chameleon_tvm._device.targets import TargetInfo, target_info
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._instructions.base import Instruction
+from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.attention_specs import AttentionSpec
+from chameleon_tvm._spaces.template.algorithms import (
+    ALGORITHM,
+    Algorithm,
+    MultiAlgorithmTemplate,
+    allowed_algorithms,
+    allowed_names,
+)
 from chameleon_tvm._spaces.template.arithmetic import scores_dot
 from chameleon_tvm._spaces.template.attention_loops import AttentionLoops
 from chameleon_tvm._spaces.template.attention_parts import AttentionTile
-from chameleon_tvm._spaces.template.base import Template
-from chameleon_tvm._spaces.template.estimates import (
-    FLOAT_BYTES,
-    LOOP_CYCLES,
-    TILE_CYCLES,
-    Numbers,
-    Tiling,
-    as_floats,
-    broadcast_is_operand,
-)
-from chameleon_tvm._spaces.template.options import TemplateOptions
-from chameleon_tvm._types import HALVES
-
-EXPONENTIAL_OPERATIONS = 14.0
-"""Vector instructions that turn a vector of scores into exponentials and add these up."""
-TRANSPOSED_CYCLES = 1.5
-"""Cycles for transposing one element of the queries."""
-KEY_BLOCKS = (64, 128, 256, 512, 1024)
-TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_block")
-"""Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
+from chameleon_tvm._spaces.template.attention_tile_parts import AttentionBlock
+from chameleon_tvm._spaces.template.attention_tile_tiling import AttentionTileTiling
+from chameleon_tvm._spaces.template.attention_tiles import AttentionByTiles
+from chameleon_tvm._spaces.template.attention_tiling import TILE_KNOBS, AttentionTiling
+from chameleon_tvm._spaces.template.options import DIRECT, SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.split_algorithm import split_error, split_product_of
+from chameleon_tvm._spaces.template.tile_packing import LANES, STEP, supports
+from chameleon_tvm._types import FLOAT32
 
 
-@attrs.frozen(kw_only=True)
-class AttentionEstimates:
-    """Estimates of attention kernels for n configurations; every field has shape (n,).
-
-    Attributes:
-        score_sums: Vector registers that hold sums of products of queries and keys.
-        score_registers: Vector registers that the inner loop of the scores needs.
-        score_loads: Vector and broadcast loads per multiply-add in the inner loop of the scores.
-        value_sums: Vector registers that hold sums of values, on average.
-        value_registers: Vector registers that the inner loop of the values needs.
-        value_loads: Vector and broadcast loads per multiply-add in the inner loop of the values.
-        waste: Number of computed scores over the number of needed scores.
-        tasks: Number of iterations of the parallel loop, over heads and tiles of queries.
-        imbalance: Time of the busiest core over its time if work were divided evenly.
-        scratch_bytes: Bytes of the scores and queries that an iteration of the parallel loop keeps.
-        block_bytes: Bytes of the keys and values of a block.
-        blocks: Number of blocks of keys.
-        scratch_in_l1: ``scratch_bytes`` over the size of L1.
-        block_in_l2: ``block_bytes`` over the size of L2.
-    """
-
-    score_sums: Numbers
-    score_registers: Numbers
-    score_loads: Numbers
-    value_sums: Numbers
-    value_registers: Numbers
-    value_loads: Numbers
-    waste: Numbers
-    tasks: Numbers
-    imbalance: Numbers
-    scratch_bytes: Numbers
-    block_bytes: Numbers
-    blocks: Numbers
-    scratch_in_l1: Numbers
-    block_in_l2: Numbers
-
-
-class AttentionTiling(Tiling):
-    """The design space of attention."""
-
-    tile_knobs = TILE_KNOBS
-    estimates = AttentionEstimates
-    log_fields = frozenset({"tasks", "scratch_bytes", "block_bytes", "blocks"})
-    groups = (
-        ("scores", ("score_sums", "score_registers", "score_loads", "waste")),
-        ("values", ("value_sums", "value_registers", "value_loads")),
-        ("parallel loop", ("tasks", "imbalance")),
-        ("scratch", ("scratch_bytes", "scratch_in_l1")),
-        ("block of keys", ("block_bytes", "block_in_l2", "blocks")),
-    )
-
-    def __init__(self, spec: AttentionSpec, info: TargetInfo, depth: int = 1) -> None:
-        self.spec = spec
-        self.info = info
-        self.depth = depth
-        self.lanes = info.lanes("float32")
-        queries, keys = spec.scores[2:]
-        query_vectors = -(-queries // self.lanes)
-        value_vectors = -(-spec.value[3] // self.lanes)
-        self._sizes = {
-            "query_vectors": _at_most((1, 2, 3, 4, 6), query_vectors),
-            "key_rows": _at_most((1, 2, 3, 4, 5, 6, 8, 12), keys),
-            "query_rows": _at_most((1, 2, 3, 4, 5, 6, 8, 12), queries),
-            "value_vectors": _at_most((1, 2, 3, 4, 5, 6, 8), value_vectors),
-            "key_block": (*(block for block in KEY_BLOCKS if block < keys), keys),
-            "unroll": tuple(u for u in (1, 2, 4, 8) if spec.query[3] // depth % u == 0),
-        }
-        self.knobs = (
-            *(Choice(name=name, options=self._sizes[name]) for name in TILE_KNOBS),
-            Choice(name="keys", options=self._key_options()),
-            Choice(name="unroll", options=self._sizes["unroll"]),
-        )
-
-    def _key_options(self) -> tuple[str, ...]:
-        """How kernels read keys and values: in place, or from a contiguous float32 copy."""
-        spec = self.spec
-        if spec.key_layout == "BHDS":
-            return ("copy",)
-        strided = (
-            spec.packed
-            or spec.dtype in HALVES
-            or any(
-                layout == "BSHD" and shape[1] > 1
-                for layout, shape in ((spec.key_layout, spec.key), (spec.value_layout, spec.value))
-            )
-        )
-        return ("in_place", "copy") if strided else ("in_place",)
-
-    def constraints(self) -> tuple[Constraint, ...]:
-        keys = self.spec.scores[3]
-        scores, outputs = (
-            self.register_constraints(least, f"a tile of {name}s", f"{of}_registers", f"{of}_sums")
-            for least, name, of in zip(
-                self._latency_hiding_sums(), ("score", "output"), ("score", "value"), strict=True
-            )
-        )
-        return (
-            *(scores[0], outputs[0], scores[1], outputs[1]),
-            Constraint(
-                reason="the last block has fewer keys than a tile of scores",
-                holds=lambda v: (keys - 1) % v["key_block"] + 1 >= v["key_rows"],
-            ),
-        )
-
-    def _latency_hiding_sums(self) -> tuple[float, float]:
-        """The fewest sums of scores and of outputs that hide the latency, or the most that fit."""
-        registers = self.info.vector_registers
-        grid = np.meshgrid(*(np.array(self._sizes[name]) for name in TILE_KNOBS), indexing="ij")
-        e = self.estimate(dict(zip(TILE_KNOBS, map(np.ravel, grid), strict=True)))
-        fits = (e.score_registers <= registers) & (e.value_registers <= registers)
-        scores = min(registers // 4, e.score_sums[fits].max())
-        values = min(registers // 4, e.value_sums[fits & (e.score_sums >= scores)].max())
-        return scores, values
-
-    def estimate(self, values: Values) -> AttentionEstimates:
-        spec, info = self.spec, self.info
-        batch, heads, queries, keys = spec.scores
-        vectors, rows, outputs, columns, block = as_floats(values, *TILE_KNOBS)
-        broadcast_registers = not broadcast_is_operand(info)
-        width = vectors * self.lanes
-        # The remainders at the ends of a tile of outputs are computed in smaller pieces.
-        mean_rows = width / np.ceil(width / outputs)
-        value_vectors = np.ceil(spec.value[3] / self.lanes)
-        mean_columns = value_vectors / np.ceil(value_vectors / columns)
-        tiles = np.ceil(queries / width)
-        computed = np.floor(queries / width) * width
-        computed += np.ceil((queries - computed) / self.lanes) * self.lanes
-        tasks = batch * heads * tiles
-        scratch = (block + spec.query[3]) * width * FLOAT_BYTES
-        block_bytes = block * (spec.query[3] + spec.value[3]) * FLOAT_BYTES
-        return AttentionEstimates(
-            score_sums=rows * vectors,
-            score_registers=rows * vectors + vectors + ((vectors > 1) | broadcast_registers),
-            score_loads=(rows + vectors) / (rows * vectors),
-            value_sums=mean_rows * mean_columns,
-            value_registers=outputs * columns + columns + ((columns > 1) | broadcast_registers),
-            value_loads=(mean_rows + mean_columns) / (mean_rows * mean_columns),
-            waste=computed / queries,
-            tasks=tasks,
-            imbalance=self.imbalance(tasks),
-            scratch_bytes=scratch,
-            block_bytes=block_bytes,
-            blocks=np.ceil(keys / block),
-            scratch_in_l1=scratch / info.l1_bytes,
-            block_in_l2=block_bytes / info.l2_bytes,
-        )
-
-    def guessed_cost(self, values: Values) -> Numbers:
-        """Estimated cycles per vector of scores, to order first guesses; shape (n,)."""
-        spec, info, e = self.spec, self.info, self.estimate(values)
-        inner, outer = spec.query[3], spec.value[3] / self.lanes
-        vectors, rows, outputs, _, block = as_floats(values, *TILE_KNOBS)
-        width = vectors * self.lanes
-        # A broadcast as an operand costs half as much as a broadcast into a register.
-        broadcast = 0.5 if broadcast_is_operand(info) else 1.0
-        score_ports = 1.0 / rows + broadcast / vectors
-        value_ports = e.value_loads * (1.0 + broadcast) / 2
-        # Values are read again for every tile of outputs, from L2 if a block exceeds L1.
-        exceeds_l1 = e.block_bytes + e.scratch_bytes > info.l1_bytes
-        streaming = exceeds_l1 * info.l2_vector_fmas / outputs
-        in_place = values["keys"] == "in_place"
-        steps = inner / self.depth
-        scores = steps * _cycles_per_fma(score_ports, e.score_sums, info)
-        scores += (LOOP_CYCLES + TILE_CYCLES) / e.score_sums + steps * exceeds_l1 / (width * rows)
-        products = (
-            self.lanes
-            * outer
-            * _cycles_per_fma(np.maximum(value_ports, streaming), e.value_sums, info)
-        )
-        products += outer * self.lanes * (LOOP_CYCLES + TILE_CYCLES) / (e.value_sums * block)
-        exponentials = EXPONENTIAL_OPERATIONS / 2
-        # Between blocks, sums of values are read and written once more.
-        moves = (e.blocks > 1) * 2.0 * outer * self.lanes / block
-        moves = moves + TRANSPOSED_CYCLES * spec.query[3] * self.lanes / spec.scores[3]
-        # A block whose scores do not fit into L1 is written to and read from L2.
-        spilled = (e.scratch_bytes > info.l1_bytes) * info.l2_vector_fmas * 2
-        copied = np.where(
-            values["keys"] == "copy", 2.0 * (inner + spec.value[3]) / spec.scores[2], 0.0
-        )
-        # An instruction widens each 16-bit value that is read in place, and each feature of a key
-        # unless an instruction multiplies 16-bit numbers.
-        widened: Numbers | float = 0.0
-        if spec.dtype in HALVES:
-            widened = in_place * self.lanes * outer / outputs
-            widened = widened + in_place * (self.depth == 1) * inner / vectors
-        # Keys of neighbouring tokens that lie a power of two apart share few sets of a cache.
-        stride = spec.query[1] * spec.query[3] * FLOAT_BYTES
-        conflicts = (stride & (stride - 1) == 0) and len(self._key_options()) > 1
-        strided = np.where(in_place & conflicts, 0.2 * inner, 0.0)
-        tiles = scores + products + exponentials + moves + spilled + widened
-        return np.asarray(e.imbalance * (e.waste * tiles + copied + strided))
-
-
-def _cycles_per_fma(ports: Numbers, sums: Numbers, info: TargetInfo) -> Numbers:
-    """Cycles per multiply-add, limited by the busiest unit or by too few independent sums."""
-    latency = info.vector_registers / 2 / np.maximum(sums, 1.0)
-    return np.asarray(np.maximum(1.0, np.maximum(ports, latency)))
-
-
-def _at_most(options: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """The options that are at most ``most``, or ``most`` itself if there are none."""
-    return tuple(option for option in options if option <= most) or (most,)
-
-
-class AttentionTemplate(Template):
-    """Template of attention: scores, softmax and product with values in one function.
+class AttentionDirect(Algorithm):
+    """The direct algorithm of attention, with vectors.
 
     Exponentials are float32, and so are values when they are multiplied. The kernel multiplies
     16-bit queries and keys without widening them if the CPU has an instruction for that.
     """
 
-    def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options  # there is one algorithm
-        self.spec = AttentionSpec.of(task)
-        self.info = target_info(task.target)
-        self.dot = scores_dot(self.spec, task.target)
+    names = (DIRECT,)
+    preferred = False
+
+    def __init__(self, spec: AttentionSpec, target: str) -> None:
+        self.spec = spec
+        self.info = target_info(target)
+        self.dot = scores_dot(spec, target)
 
     def space(self) -> DesignSpace:
         return AttentionTiling(self.spec, self.info, self.dot.depth).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        sizes = {name: values[name] for name in (*TILE_KNOBS, "unroll")}
-        tile = AttentionTile(copy=values["keys"] == "copy", **sizes)
-        lanes = self.info.lanes("float32")
-        return AttentionLoops(self.spec, tile, lanes, self.dot).function()
+        lanes = self.info.lanes(FLOAT32)
+        return AttentionLoops(self.spec, _tile_of(values), lanes, self.dot).function()
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values  # there are no constants
+        return constants
+
+
+def _tile_of(values: Mapping[str, Any]) -> AttentionTile:
+    """The tile of a decoded configuration of vectors."""
+    sizes = {name: values[name] for name in (*TILE_KNOBS, "unroll")}
+    return AttentionTile(copy=values["keys"] == "copy", **sizes)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class AttentionSplit(Algorithm):
+    """Attention of float32 by tiles of bfloat16: ``split3`` and ``split6``.
+
+    Attributes:
+        direct: The direct algorithm, which computes infinities and NaN.
+    """
+
+    names: Sequence[str]
+    product: TileProduct
+    direct: AttentionDirect
+
+    @property
+    def instructions(self) -> Sequence[Instruction]:  # type: ignore[override]
+        return (self.product,)
+
+    def space(self) -> DesignSpace:
+        parts = {name: SPLIT_PARTS[name] for name in self.names}
+        direct = self.direct
+        return AttentionTileTiling(direct.spec, direct.info, self.product, parts).space()
+
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        direct = self.direct
+        space = direct.space()
+        tile = _tile_of(space.decode(space.first_guesses[0]))
+        block = AttentionBlock(
+            query_tiles=values["product_queries"],
+            columns=values["product_vectors"],
+            steps=values["product_keys"] // STEP,
+        )
+        loops = AttentionByTiles(
+            direct.spec,
+            tile,
+            direct.info.lanes(FLOAT32),
+            block=block,
+            product=self.product,
+            parts=SPLIT_PARTS[values[ALGORITHM]],
+        )
+        return loops.function()
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values  # there are no constants
+        return constants
+
+
+def _split(direct: AttentionDirect, target: str, options: TemplateOptions) -> list[Algorithm]:
+    """The algorithms with tiles that the options allow, if queries and keys fill tiles."""
+    spec = direct.spec
+    names = allowed_names(options, SPLIT_PARTS, split_error)
+    queries, keys = spec.scores[2:]
+    small = queries < LANES or keys < STEP or min(spec.query[3], spec.value[3]) < LANES
+    if not names or spec.dtype != FLOAT32 or small:
+        return []
+    product = split_product_of(target)
+    if product is None or not supports(product):
+        return []
+    return [AttentionSplit(names=names, product=product, direct=direct)]
+
+
+class AttentionTemplate(MultiAlgorithmTemplate):
+    """Template of attention: scores, softmax and product with values in one function."""
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        direct = AttentionDirect(AttentionSpec.of(task), task.target)
+        split = _split(direct, task.target, options)
+        self.algorithms = allowed_algorithms(options, [direct], split)
+        self.shapes: Mapping[str, Sequence[int]] = {}

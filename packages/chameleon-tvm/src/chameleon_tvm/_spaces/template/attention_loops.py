@@ -20,6 +20,7 @@ from chameleon_tvm._operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm._spaces.template.attention_parts import (
     AttentionInput,
     AttentionTile,
+    QueryPlace,
     QueryTile,
     attention_inputs,
     exponential,
@@ -66,13 +67,17 @@ class AttentionLoops:
 
     def function(self) -> tirx.PrimFunc:
         """The complete function; parameters: query, key, value (or packed), [mask], out."""
-        body = self._tiles()
-        if self.tile.copy:
-            copies = [self.key.data, self.value.data]
-            body = emit.allocate(copies, emit.sequence([self._copy(), body]))
         parameters = list({part.data: None for part in self.inputs})
         more = [] if self.mask is None else [self.mask]
-        return emit.function([*parameters, *more, self.out], with_preludes(body, [self.dot]))
+        body = with_preludes(self._body(), [self.dot])
+        return emit.function([*parameters, *more, self.out], body)
+
+    def _body(self) -> Stmt:
+        """The statement that computes all outputs."""
+        if not self.tile.copy:
+            return self._tiles()
+        copies = [self.key.data, self.value.data]
+        return emit.allocate(copies, emit.sequence([self._copy(), self._tiles()]))
 
     def _copy(self) -> Stmt:
         batch, heads, keys, _ = self.spec.key
@@ -224,11 +229,11 @@ class AttentionLoops:
 
         return emit.loops({"q": tile.valid, "k": self.tile.key_rows}, element)
 
-    def _mask_element(self, tile: QueryTile, query: Expr, key: Expr) -> Expr:
-        """The number that the mask adds to a score."""
+    def _mask_element(self, tile: QueryPlace, query: Expr, key: Expr, lanes: int = 1) -> Expr:
+        """The numbers that the mask adds to the scores of neighbouring keys."""
         indices = (tile.b, tile.h, query, key)
         at = [0 if size == 1 else p for size, p in zip(self.spec.mask, indices, strict=True)]
-        return emit.load(self.mask, at)
+        return emit.load(self.mask, at, lanes)
 
     def _scores(self, tile: QueryTile, first_key: Expr, count: Expr) -> Stmt:
         """Compute the scores of a block and each lane's maximum; the last tile may overlap."""
@@ -445,7 +450,7 @@ class AttentionLoops:
 
         return emit.loop("q", tile.valid, query)
 
-    def _store_output(self, tile: QueryTile, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
+    def _store_output(self, tile: QueryPlace, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
         indices = dict(zip("BHSD", (tile.b, tile.h, tile.first + q, d), strict=True))
         value = emit.rounding(STORAGE[self.spec.output_dtype], value)
         return emit.store(self.out, [indices[a] for a in self.spec.output_layout], value, lanes)

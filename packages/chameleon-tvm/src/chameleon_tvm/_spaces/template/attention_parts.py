@@ -13,9 +13,9 @@ from chameleon_tvm._operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm._operators.elementary import polynomial
 from chameleon_tvm._types import FLOAT32, STORAGE, StorageType
 
-_LOG2_E = 1.4426950408889634
-_MIN_EXPONENT_ARGUMENT = -88.03
-"""A number just above -127 ln 2. For smaller x, e^x is 0 in float32 without subnormal numbers."""
+LOG2_E = 1.4426950408889634
+_LEAST_EXPONENT = -127.0
+"""For smaller x, 2^x is 0 in float32 without subnormal numbers."""
 _EXPONENT_BIAS = 127
 _MANTISSA_BITS = 23
 _EXP2_COEFFICIENTS = (
@@ -79,14 +79,27 @@ class AttentionInput:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class QueryTile:
-    """The registers and scratch arrays with which a kernel computes a tile of queries of one head.
+class QueryPlace:
+    """The place of a tile of queries of one head.
 
     Attributes:
         b: Index of the sample in the batch.
         h: Index of the head.
         key_head: Index of the head of keys and values that this head reads.
         first: Index of the first query.
+    """
+
+    b: Expr
+    h: Expr
+    key_head: Expr
+    first: Expr
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class QueryTile(QueryPlace):
+    """The registers and scratch arrays with which a kernel computes a tile of queries of one head.
+
+    Attributes:
         valid: Number of queries. Lanes beyond them compute numbers that are not stored.
         vectors: Number of vectors that hold the queries.
         queries: Scaled queries, shape (features, lanes). If an instruction multiplies groups of
@@ -99,10 +112,6 @@ class QueryTile:
         exponential_sums: Each lane's sum of exponentials so far, one register per vector.
     """
 
-    b: Expr
-    h: Expr
-    key_head: Expr
-    first: Expr
     valid: int
     vectors: int
     queries: Buffer
@@ -163,9 +172,14 @@ def split_axis(extent: int, size: int) -> list[tuple[int, int, int]]:
 
 def exponential(value: Expr) -> Expr:
     """e^x for float32 x <= 0 to about 1e-6 of the result; exact for 0, minus infinity and NaN."""
-    minimum = constant_like(_MIN_EXPONENT_ARGUMENT, value)
+    return power_of_two(value * constant_like(LOG2_E, value))
+
+
+def power_of_two(value: Expr) -> Expr:
+    """2^x for float32 x <= 0 to about 1e-7 of the result; exact for 0, minus infinity and NaN."""
+    minimum = constant_like(_LEAST_EXPONENT, value)
     # The instruction for a maximum would return the other operand instead of NaN.
-    exponent = tirx.Select(value < minimum, minimum, value) * constant_like(_LOG2_E, value)
+    exponent = tirx.Select(value < minimum, minimum, value)
     # Truncation rounds numbers below zero up.
     whole = tirx.Cast(vector_dtype("int32", value), exponent - constant_like(0.5, value))
     fraction = exponent - tirx.Cast(vector_dtype("float32", value), whole)

@@ -15,9 +15,11 @@ from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm._spaces.template.algorithms import (
+    Algorithm,
     Layer,
     MultiAlgorithmTemplate,
     algorithms_of,
+    allowed_algorithms,
     allowed_weights,
 )
 from chameleon_tvm._spaces.template.arithmetic import (
@@ -27,7 +29,6 @@ from chameleon_tvm._spaces.template.arithmetic import (
     half_weights_dot,
     product_arithmetic,
 )
-from chameleon_tvm._spaces.template.base import Template
 from chameleon_tvm._spaces.template.direct import DirectConvolution
 from chameleon_tvm._spaces.template.direct_algorithm import (
     DirectAlgorithm,
@@ -38,6 +39,7 @@ from chameleon_tvm._spaces.template.direct_algorithm import (
 from chameleon_tvm._spaces.template.direct_tiling import DirectTiling
 from chameleon_tvm._spaces.template.epilogues import QuantizedProductEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile
+from chameleon_tvm._spaces.template.matmul_split import matmul_split
 from chameleon_tvm._spaces.template.options import DIRECT, WEIGHT_DTYPES, TemplateOptions
 
 
@@ -177,25 +179,41 @@ class BatchMatmulLoops(DirectConvolution):
         return self.arithmetic.convert_right(emit.load(self.right, source), zero)
 
 
-class BatchMatmulTemplate(Template):
-    """Template of products of two matrices that the network computes, so the kernel packs one."""
+class BatchMatmulDirect(Algorithm):
+    """The direct algorithm of products of two matrices that the network computes."""
 
-    def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options  # there is one algorithm
+    names = (DIRECT,)
+    preferred = False
+
+    def __init__(self, task: Task, spec: BatchMatmulSpec) -> None:
         self.task = task
-        self.spec = BatchMatmulSpec.of(task)
-        self.arithmetic = product_arithmetic(self.spec, task.target)
-        batch, rows, inner = self.spec.a
-        columns = self.spec.columns
+        self.spec = spec
+        self.arithmetic = product_arithmetic(spec, task.target)
+        batch, rows, inner = spec.a
         # One group per product; a layout blocked by all of a group's channels is (batch, m, k).
-        shape = (rows, padded_channels(inner, self.arithmetic.dot.depth), columns)
-        layouts = (f"NCHW{inner}c", f"NCHW{columns}c")
+        shape = (rows, padded_channels(inner, self.arithmetic.dot.depth), spec.columns)
+        layouts = (f"NCHW{inner}c", f"NCHW{spec.columns}c")
         self.geometry = product_geometry(task.target, shape, layouts, groups=batch)
 
     def space(self) -> DesignSpace:
         return tiling_of(self.task, self.geometry, self.spec.a[2], self.arithmetic).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        loops = BatchMatmulLoops(self.geometry, tile_of(values), self.spec, self.arithmetic)
-        shapes = {"data": self.spec.a, "out": self.spec.result_shape}
-        return emit.with_shapes(loops.function(), shapes)
+        return BatchMatmulLoops(
+            self.geometry, tile_of(values), self.spec, self.arithmetic
+        ).function()
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values  # there are no weights
+        return constants
+
+
+class BatchMatmulTemplate(MultiAlgorithmTemplate):
+    """Template of products of two matrices that the network computes, so the kernel packs one."""
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        spec = BatchMatmulSpec.of(task)
+        direct = BatchMatmulDirect(task, spec)
+        split = matmul_split(spec, task.target, options, direct)
+        self.algorithms = allowed_algorithms(options, [direct], [] if split is None else [split])
+        self.shapes = {"data": spec.a, "out": spec.result_shape}

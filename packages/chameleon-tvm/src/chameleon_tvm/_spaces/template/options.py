@@ -49,7 +49,8 @@ ALGORITHMS = (
     AlgorithmRow(f"{_MODULES}.winograd:WinogradAlgorithm", WINOGRAD_TILES),
     AlgorithmRow(f"{_MODULES}.split_algorithm:SplitAlgorithm", SPLIT_PARTS),
 )
-"""The algorithms of convolutions and matrix products, in the order of the joint space."""
+"""The algorithms of convolutions and matrix products with constant weights, in the order of the
+joint space."""
 
 _BY_DEFAULT = (DIRECT, *(name for row in ALGORITHMS for name in row.parameters))
 _NAMES = (*_BY_DEFAULT, *WEIGHT_DTYPES)

@@ -32,23 +32,22 @@ from chameleon_tvm._spaces.template.arithmetic import TileArithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.input import Input
 from chameleon_tvm._spaces.template.options import SPLIT_PARTS
+from chameleon_tvm._spaces.template.split_numbers import (
+    LARGEST,
+    TOO_LARGE,
+    exact_parts_of,
+    magnitude_of,
+    parts_of,
+    upper_half,
+)
 from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm, TileConvolution
 from chameleon_tvm._types import BFLOAT16, FLOAT32, STORAGE
 
 _MANTISSA_RMS = 0.72
 """Root mean square of 1/m for mantissas m that are log-uniform in [1, 2)."""
 
-_MAGNITUDE = (1 << 31) - 1
 _VECTOR = 16
 """Number of float32 numbers in a vector of AVX-512."""
-_HALF = 1 << 15
-"""Half a unit in the last place of a bfloat16 number, in the bits of a float32 number."""
-_INFINITY = 0x7F800000
-_LARGEST = 0x7F7F
-"""Bits of the largest finite bfloat16 number."""
-_TOO_LARGE = (_LARGEST << 16) + _HALF
-"""Bits of the smallest float32 magnitude that rounds to an infinite bfloat16 number."""
-_NAN, _SIGN = 0x7FC0, 0x8000
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +58,7 @@ class SplitArithmetic(TileArithmetic):
         """The parts of packed weights, of shape (steps, parts x elements of a step)."""
         half = STORAGE[BFLOAT16]
         rest = packed.astype(np.float32, copy=False)
-        largest = half.real(np.array(_LARGEST, np.uint16))
+        largest = half.real(np.array(LARGEST, np.uint16))
         parts = []
         for _ in range(self.weight_parts):
             part = half.stored(np.clip(rest, -largest, largest))
@@ -128,7 +127,7 @@ class SplitInput(Input):
             [exact, emit.store(self.finite, [0], tirx.const(images, "int32"))]
         )
         repeat = emit.branch(
-            [(emit.read(largest) >= _TOO_LARGE, exact_copy)],
+            [(emit.read(largest) >= TOO_LARGE, exact_copy)],
             emit.store(self.finite, [0], tirx.const(0, "int32")),
         )
         statements = [clear, emit.loop("row", int(count), compare), repeat]
@@ -174,32 +173,14 @@ class SplitInput(Input):
 
     def _store_padding(self, place: list[Expr]) -> Stmt:
         parts = self.parts + self.exact
-        return self._store_parts(place, [tirx.const(0, self.arithmetic.input_dtype)] * parts)
+        return self._store_parts(place, [tirx.const(0, "uint32")] * parts)
 
     def _store_element(self, place: list[Expr], value: Expr) -> Stmt:
-        bits = tirx.reinterpret(emit.vector_dtype("int32", value), value)
-        magnitude = bits & emit.integer_like(_MAGNITUDE, value)
-        if not self.exact:
-            stores = self._store_parts(place, self._split(value, self.parts))
-            register = self.largest[emit.lanes_of(value)]
-            return emit.sequence([stores, _keep_larger(register, magnitude)])
-        finite = magnitude < _INFINITY
-        nonfinite = tirx.Select(magnitude > _INFINITY, _word(_NAN), _word(_INFINITY >> 16))
-        sign = tirx.Select(bits < 0, _word(_SIGN), _word(0))
-        saturated = sign | tirx.Select(finite, _word(_LARGEST), nonfinite)
-        first = tirx.Select(magnitude >= _TOO_LARGE, saturated, _round_to_part(value))
-        rest = tirx.Select(finite, value - _widen(first), emit.zero())
-        lower = self._split(rest, self.parts - 1)
-        return self._store_parts(place, [first, *lower, tirx.Select(finite, first, _word(0))])
-
-    def _split(self, value: Expr, count: int) -> list[Expr]:
-        """The parts of a number, none of which rounds to infinity."""
-        parts = []
-        for _ in range(count):
-            part = _round_to_part(value)
-            parts.append(part)
-            value = value - _widen(part)
-        return parts
+        if self.exact:
+            return self._store_parts(place, exact_parts_of(value, self.parts))
+        stores = self._store_parts(place, parts_of(value, self.parts))
+        register = self.largest[emit.lanes_of(value)]
+        return emit.sequence([stores, _keep_larger(register, magnitude_of(value))])
 
     def _store_parts(self, place: list[Expr], parts: list[Expr]) -> Stmt:
         """Statement that stores parts of a number, each in its part of the copy."""
@@ -208,7 +189,10 @@ class SplitInput(Input):
         return emit.sequence(
             [
                 emit.store(
-                    self.copy_buffer, [n + number * images, *rest], part, emit.lanes_of(part)
+                    self.copy_buffer,
+                    [n + number * images, *rest],
+                    upper_half(part),
+                    emit.lanes_of(part),
                 )
                 for number, part in enumerate(parts)
             ]
@@ -225,24 +209,6 @@ def _contiguous_channels(layout: str) -> int:
 def _keep_larger(register: Buffer, magnitude: Expr) -> Stmt:
     """Statement that keeps the larger magnitudes."""
     return emit.assign(register, tirx.max(emit.read(register), magnitude))
-
-
-def _word(bits: int) -> Expr:
-    """A constant bfloat16 number, by its bits."""
-    return tirx.IntImm(BFLOAT16_BITS, bits)
-
-
-def _round_to_part(value: Expr) -> Expr:
-    """The bits of the nearest bfloat16 number, for numbers that do not round to infinity."""
-    bits = tirx.reinterpret(emit.vector_dtype("uint32", value), value)
-    bits = bits + emit.integer_like(_HALF, value, "uint32")
-    bits = bits >> emit.integer_like(16, value, "uint32")
-    return tirx.Cast(emit.vector_dtype(BFLOAT16_BITS, value), bits)
-
-
-def _widen(part: Expr) -> Expr:
-    """The float32 number of a bfloat16 number's bits."""
-    return emit.widening(STORAGE[BFLOAT16], part)
 
 
 class SplitConvolution(TileConvolution):
@@ -294,6 +260,15 @@ def split_error(parts: int, *, exact: bool = False) -> float:
     return (1.0 if exact else math.sqrt(parts + 1.0)) * rest**parts
 
 
+def split_product_of(target: str) -> TileProduct | None:
+    """The fastest tile product of bfloat16 that a target has.
+
+    Plugins are left out, because workers load none for float32 operators.
+    """
+    products = tile_products_of(target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
+    return next((product for product in products if product.data == BFLOAT16_BITS), None)
+
+
 class SplitAlgorithm(TileAlgorithm):
     """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``.
 
@@ -316,12 +291,10 @@ class SplitAlgorithm(TileAlgorithm):
         )
         if not names or layer.spec.dtype != FLOAT32 or not tile_tiling.supports(layer.geometry):
             return None
-        # Plugins are left out, because workers load none for float32 operators.
-        products = tile_products_of(layer.target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
-        fitting = [product for product in products if product.data == BFLOAT16_BITS]
-        if not fitting or not fills_tile(layer.geometry, fitting[0]):
+        product = split_product_of(layer.target)
+        if product is None or not fills_tile(layer.geometry, product):
             return None
-        split = cls(layer, SplitArithmetic(product=fitting[0]))
+        split = cls(layer, SplitArithmetic(product=product))
         split.names, split.exact = names, exact
         return split
 

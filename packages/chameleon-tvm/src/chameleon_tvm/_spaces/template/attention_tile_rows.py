@@ -1,0 +1,215 @@
+"""Attention by tiles: the exponentials of a row of scores, and the outputs of a query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._emit import Buffer, Expr, Stmt, assign, read
+from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._spaces.template.attention_loops import LOWEST
+from chameleon_tvm._spaces.template.attention_parts import QueryPlace, exponential, power_of_two
+from chameleon_tvm._spaces.template.attention_tile_packing import PackedAttention
+from chameleon_tvm._spaces.template.attention_tile_parts import (
+    Item,
+    Scratch,
+    in_all_lanes,
+    only,
+)
+from chameleon_tvm._spaces.template.tile_packing import (
+    LANES,
+    STEP,
+    Words,
+    read_vector,
+    words_of,
+    write_words,
+)
+
+
+class AttentionRows(PackedAttention):
+    """Writes the statements of a row of queries between both products."""
+
+    def _clear(self, scratch: Scratch) -> Stmt:
+        def vector(at: Expr) -> Stmt:
+            lowest = emit.constant(LOWEST, LANES)
+            return emit.sequence(
+                [
+                    emit.store(scratch.maxima, [at * LANES], lowest, LANES),
+                    emit.store(scratch.totals, [at * LANES], emit.zero(LANES), LANES),
+                ]
+            )
+
+        return emit.loop("row", self.block.queries, vector)
+
+    def _row_of(self, place: QueryPlace, scratch: Scratch, item: Item) -> Callable[[Expr], Stmt]:
+        """Replaces scores by packed exponentials, and scales earlier sums to the new maximum.
+
+        The result writes the statement for a query of an item's group.
+        """
+        steps, begin = item.steps, item.begin
+        rest = self.keys % STEP
+        whole = steps
+        ends: Expr | None = None
+        if rest and isinstance(steps, int):
+            whole = steps - 1
+        elif rest:
+            ends = begin + steps == self.steps
+            whole = steps - tirx.Cast("int32", ends)
+
+        def for_each_step(body: Callable[[Expr, int], Stmt]) -> list[Stmt]:
+            statements = [] if whole == 0 else [emit.loop("step", whole, lambda at: body(at, STEP))]
+            if rest:
+                last = body(whole, rest)
+                statements.append(last if ends is None else tirx.IfThenElse(ends, last, None))
+            return statements
+
+        def row(at: Expr) -> Stmt:
+            q = item.query_tile * LANES + at
+            scores = (item.slot * self.block.group_queries + at) * self.pitch
+            most, total, factor = emit.registers(3, LANES, name="row")
+            maxima, totals = (
+                emit.load(memory, [q * LANES], LANES) for memory in (scratch.maxima, scratch.totals)
+            )
+
+            def compare(step: Expr, count: int) -> Stmt:
+                index, key = scores + step * STEP, (begin + step) * STEP
+                return self._compare(scratch, most, (index, key), (place, q), count)
+
+            def power(step: Expr, count: int) -> Stmt:
+                starts = [self._power_place(item, step, part, 0) for part in range(self.parts)]
+                write = partial(write_words, scratch.powers, starts, at)
+                index = scores + step * STEP
+                return self._powers(scratch, (most, total), index, count, write)
+
+            statements = [
+                assign(most, maxima),
+                *for_each_step(compare),
+                *in_all_lanes(most, tirx.max),
+                assign(factor, self._power(maxima - read(most))),
+                emit.store(scratch.maxima, [q * LANES], read(most), LANES),
+                assign(total, totals * read(factor)),
+                *([] if self.key_blocks == 1 else [self._scale(scratch, q, read(factor))]),
+                *for_each_step(power),
+                emit.store(scratch.totals, [q * LANES], read(total), LANES),
+            ]
+            return emit.allocate([most, total, factor], emit.sequence(statements))
+
+        return row
+
+    def _compare(
+        self,
+        scratch: Scratch,
+        most: Buffer,
+        begin: tuple[Expr, Expr],
+        query: tuple[QueryPlace, Expr],
+        count: int,
+    ) -> Stmt:
+        """Compare a step's scores with a maximum, and apply the mask to them."""
+        place, q = query
+        statements = []
+        for first in range(0, count, LANES):
+            valid = min(LANES, count - first)
+            start, key = (number + first for number in begin)
+            index = [start]
+            score: Expr = emit.load(scratch.scores, index, LANES)
+            before: list[Stmt] = []
+            buffers: list[Buffer] = []
+            masked = self.mask is not None or self.spec.causal
+            if self.mask is not None:
+                added, before, buffers = self._mask_of(place, q, key, valid)
+                score = score + added
+            if self.spec.causal:
+                keys = tirx.Ramp(key, tirx.IntImm("int32", 1), LANES)
+                seen = keys <= emit.splat(place.first + q, LANES)
+                score = tirx.Select(seen, score, emit.constant(LOWEST, LANES))
+            if masked:
+                (register,) = emit.registers(1, LANES, name="score")
+                before += [
+                    assign(register, score),
+                    emit.store(scratch.scores, index, read(register), LANES),
+                ]
+                buffers += [register]
+                score = read(register)
+            score = only(valid, score, LOWEST)
+            body = emit.sequence([*before, assign(most, tirx.max(read(most), score))])
+            statements.append(emit.allocate(buffers, body) if buffers else body)
+        return emit.sequence(statements)
+
+    def _mask_of(
+        self, place: QueryPlace, q: Expr, key: Expr, valid: int
+    ) -> tuple[Expr, list[Stmt], list[Buffer]]:
+        """The numbers that the mask adds to a vector of scores."""
+        query = place.first + q
+        if self.spec.mask[3] == 1:
+            return emit.splat(self._mask_element(place, query, key), LANES), [], []
+
+        def elements(row: Expr, first: Expr, lanes: int) -> Expr:
+            return self._mask_element(place, row, key + first, lanes)
+
+        return read_vector(elements, query, 0, valid)
+
+    def _powers(
+        self,
+        scratch: Scratch,
+        registers: tuple[Buffer, Buffer],
+        begin: Expr,
+        count: int,
+        write: Callable[[Words], Stmt],
+    ) -> Stmt:
+        """Pack the exponentials of a step's scores, and add them up."""
+        most, total = registers
+        powers = emit.registers(math.ceil(count / LANES), LANES, name="power")
+        statements = []
+        for number, power in enumerate(powers):
+            score = emit.load(scratch.scores, [begin + number * LANES], LANES)
+            value = self._power(score - read(most))
+            value = only(min(LANES, count - number * LANES), value, 0.0)
+            statements += [assign(power, value), assign(total, read(total) + read(power))]
+        words = words_of([read(power) for power in powers], self.parts)
+        return emit.allocate([*powers], emit.sequence([*statements, write(words)]))
+
+    def _power(self, score: Expr) -> Expr:
+        """The exponential of a score. Scores are in base 2 unless a mask is added to them."""
+        return power_of_two(score) if self.mask is None else exponential(score)
+
+    def _scale(self, scratch: Scratch, q: Expr, factor: Expr) -> Stmt:
+        """Scale the sums of values of a query, which are arbitrary before the first block."""
+        width = len(self.widths) * LANES
+
+        def vector(at: Expr) -> Stmt:
+            index = [q * width + at * LANES]
+            value = emit.load(scratch.outputs, index, LANES) * factor
+            return emit.store(scratch.outputs, index, value, LANES)
+
+        return emit.loop("vector", len(self.widths), vector)
+
+    def _write(self, place: QueryPlace, scratch: Scratch) -> Stmt:
+        """Write the sums of all blocks, divided by the sums of the exponentials."""
+        width = len(self.widths) * LANES
+
+        def row(q: Expr) -> Stmt:
+            (scale,) = emit.registers(1, LANES, name="scale")
+            unit = emit.constant(1.0, LANES)
+            # The largest score contributes 1. If all keys are hidden, the outputs stay 0.
+            least = tirx.Select(read(scale) < unit, unit, read(scale))
+            statements = [
+                assign(scale, emit.load(scratch.totals, [q * LANES], LANES)),
+                *in_all_lanes(scale, lambda one, other: one + other),
+                assign(scale, unit / least),
+            ]
+
+            def column(first: Expr, lanes: int) -> Stmt:
+                sums = emit.load(scratch.outputs, [q * width + first], lanes)
+                factor = emit.load(scale, [0], lanes)
+                return self._store_output(place, q, first, sums * factor, lanes)
+
+            whole, rest = divmod(self.spec.value[3], LANES)
+            if whole:
+                statements.append(emit.loop("v", whole, lambda at: column(at * LANES, LANES)))
+            if rest:
+                statements.append(emit.loop("d", rest, lambda at: column(whole * LANES + at, 1)))
+            return emit.allocate(scale, emit.sequence(statements))
+
+        return emit.loop("q", self.block.queries, row)
