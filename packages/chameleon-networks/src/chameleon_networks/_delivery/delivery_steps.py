@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import structlog
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend, Task
+from chameleon_core.plugin_api import (
+    Arrays,
+    ChameleonError,
+    Delivery,
+    Frontend,
+    Task,
+    fall_back,
+)
 from chameleon_system.api import temporary_folder
-from chameleon_tvm.api import STORAGE, one_line
+from chameleon_tvm.api import STORAGE, first_line, one_line
 
-from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
-from chameleon_networks._c_runtime.linking import compiler_command
+from chameleon_networks._artifact.writer import (
+    check_target,
+    manifest_of,
+    read_manifest,
+    write_artifact,
+    write_manifest,
+)
+from chameleon_networks._c_runtime.linking import OBJECTS, compiler_command
 from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
 from chameleon_networks._comparison.baselines import Baselines
 from chameleon_networks._comparison.reduced_precision import ReducedComparison
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._compile.vector_kernels import target_without, vector_kernels
 from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_seconds_in_networks
 from chameleon_networks._delivery.layout_choice import LayoutChoice
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
@@ -61,6 +77,9 @@ log = structlog.get_logger()
 
 COMPILING = "compiling and verifying"
 """The step of a delivery that compiles the network in the dtypes of its source."""
+
+VECTORS = "vectors"
+"""Name of the folder, in a network's folder, with kernels that need no permission."""
 
 FIRST, PREDICTED = "first guess", "configuration predicted to be best"
 ANOTHER, DEFAULT = "another guess", "default schedule"
@@ -132,6 +151,8 @@ class DeliverySteps:
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
+        problem_of: A function that says what is wrong with the outputs of a process that runs the
+            network in the dtypes that were chosen, or None.
     """
 
     def __init__(
@@ -153,6 +174,8 @@ class DeliverySteps:
             key: winner for key, winner in winners.items() if key not in own and winner.measured
         }
         self._verified: dict[Path, NetworkProcess] = {}
+        self._compiled: dict[Path, tuple[Any, Sequence[FusionGroup], Kernels]] = {}
+        self.problem_of: Callable[[NetworkProcess], str | None] = self._problem_of
         self._scratch = Path(stack.enter_context(temporary_folder()))
         self._samples = samples_of(settled.network.samples)
         self._special = special_inputs(settled.network)
@@ -312,7 +335,61 @@ class DeliverySteps:
                 "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
             }
             write_artifact(folder, built.executable, manifest)
+        self._compiled[folder] = module, fusions, kernels
         return folder
+
+    def add_vector_kernels(self, folder: Path) -> str | None:
+        """Add kernels that need no permission to a network's folder; say which, or why not.
+
+        The result is None if none of the network's kernels needs a permission.
+        """
+        manifest = read_manifest(folder)
+        permissions = frozenset(manifest.get("permissions", ()))
+        if not permissions or folder not in self._compiled:
+            return None
+        asked = " and ".join(sorted(permissions)).upper()
+        if reason := manifest["virtual_machine"]:
+            problem = f"TVM's virtual machine runs it, because {reason}"
+        else:
+            problem, count = "", 0
+            with self.seconds.during("compiling vector kernels"):
+                try:
+                    count = self._add_vectors(folder, permissions)
+                except ChameleonError as error:
+                    problem = str(error)
+                except Exception as error:  # noqa: BLE001 - the network itself is verified
+                    fall_back("vector_kernels_not_compiled", error)
+                    problem = first_line(error)
+        if problem:
+            shutil.rmtree(folder / VECTORS, ignore_errors=True)
+            log.warning("vector_kernels_not_delivered", permissions=asked, problem=problem)
+            return f"loads only where the system permits {asked}, since {problem}"
+        write_manifest(folder, {**read_manifest(folder), "vectors": VECTORS})
+        return f"without {asked}, {count} of its kernels run with vectors instead"
+
+    def _add_vectors(self, folder: Path, permissions: frozenset[str]) -> int:
+        """Compile and verify kernels that need no permission; return how many were replaced.
+
+        Raises:
+            ChameleonError: There are no such kernels, or their outputs are wrong.
+        """
+        module, fusions, kernels = self._compiled[folder]
+        chosen = vector_kernels(kernels, fusions)
+        target = target_without(self.target, permissions, fusions)
+        with warnings_once():
+            built = compile_network(module, fusions, chosen.kernels, target, wait=False)
+            executable = attrs.evolve(built.executable, repackings=chosen.repackings)
+            manifest = manifest_of(module, fusions, chosen.kernels, target, self.threads)
+            write_artifact(folder / VECTORS, executable, {**manifest, **built.facts})
+        (folder / VECTORS / OBJECTS).unlink()
+        with delivered_process("vectors", folder / VECTORS, threads=self.threads) as process:
+            problem = self.problem_of(process)
+        if problem is not None:
+            raise ChameleonError(f"their outputs are wrong: {problem}")
+        return chosen.replaced
+
+    def _problem_of(self, process: NetworkProcess) -> str | None:
+        return self.expected.verdict(process.outputs).problem
 
     def choose_kernels_in_network(self) -> Path | None:
         """Keep the kernels that are fastest in the network, whose folder is returned if built."""

@@ -135,6 +135,10 @@ class Candidates:
         problem = check.problem or self.problem_of_metric(process.outputs)
         return Candidate(point=point, error=error, folder=folder, problem=problem)
 
+    def problem_of(self, point: Point, process: NetworkProcess) -> str | None:
+        """The reason why a network with the dtypes of a point must not be delivered, or None."""
+        return self._checked(point, process.folder, process).problem
+
     def problem_of_metric(self, run: Run) -> str | None:
         """A sentence if dtypes lower the user's metric too much below that in float32, or None."""
         most = self._settled.precision.max_drop
@@ -255,6 +259,7 @@ class _TypedDelivery:
         )
         if best is not None and best.folder is not None:
             folder, result = best.folder, attrs.evolve(result, max_relative_error=best.error)
+            self._steps.problem_of = partial(self._candidates.problem_of, best.point)
         self._write_manifest(folder, best, result)
         return folder, result
 
