@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -30,16 +29,12 @@ from chameleon_networks._checks.padding import WAY_OUT, padding_problem
 from chameleon_networks._comparison.reduced_precision import sum_reduced_times
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import replace, verified
-from chameleon_networks._delivery.delivery_steps import (
-    VECTORS,
-    DeliverableNetwork,
-    DeliverySteps,
-)
+from chameleon_networks._delivery.delivery_steps import DeliverableNetwork, DeliverySteps
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes, precision_facts
+from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
 from chameleon_networks._importers.imported_network import BucketedNetwork
-
 
 Results = Mapping[str, NetworkResult]
 """The result of each bucket, by the name of the bucket."""
@@ -231,7 +226,7 @@ class _Bucket:
             if plain != folder:
                 shutil.copytree(staged, plain)
             staged, result = choose_dtypes(steps, self.settled.precision, staged, self.result)
-            result = attrs.evolve(result, vectors=steps.add_vector_kernels(staged))
+            result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
             running = stack.enter_context(steps.running(staged))
             kernels = steps.kernel_seconds(running)
             self.outputs = running.outputs(self.inputs)

@@ -18,12 +18,12 @@ from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks._delivery.delivery_steps import (
-    VECTORS,
     DeliverableNetwork,
     DeliverySteps,
     find_wrong_kernels,
 )
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
+from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
 from chameleon_networks._evaluation.latency import measure_footprint
 from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
 
@@ -65,7 +65,7 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         if staged is None:
             return result
         staged, result = choose_dtypes(steps, settled.precision, staged, result)
-        result = attrs.evolve(result, vectors=steps.add_vector_kernels(staged))
+        result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
         if (staged / VECTORS).exists():
             share_weights(staged, [staged, staged / VECTORS])
         sources = sources_for(delivery.folder, settled.network.sources)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -19,26 +18,22 @@ from chameleon_core.plugin_api import (
     Delivery,
     Frontend,
     Task,
-    fall_back,
 )
 from chameleon_system.api import temporary_folder
-from chameleon_tvm.api import STORAGE, first_line, one_line
+from chameleon_tvm.api import STORAGE, one_line
 
 from chameleon_networks._artifact.writer import (
     check_target,
     manifest_of,
-    read_manifest,
     write_artifact,
-    write_manifest,
 )
-from chameleon_networks._c_runtime.linking import OBJECTS, compiler_command
+from chameleon_networks._c_runtime.linking import compiler_command
 from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
 from chameleon_networks._comparison.baselines import Baselines
 from chameleon_networks._comparison.reduced_precision import ReducedComparison
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._compile.vector_kernels import target_without, vector_kernels
 from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_seconds_in_networks
 from chameleon_networks._delivery.layout_choice import LayoutChoice
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
@@ -78,9 +73,6 @@ log = structlog.get_logger()
 COMPILING = "compiling and verifying"
 """The step of a delivery that compiles the network in the dtypes of its source."""
 
-VECTORS = "vectors"
-"""Name of the folder, in a network's folder, with kernels that need no permission."""
-
 FIRST, PREDICTED = "first guess", "configuration predicted to be best"
 ANOTHER, DEFAULT = "another guess", "default schedule"
 """Phrases that say what an operator without a measured time is delivered with."""
@@ -117,6 +109,21 @@ class DeliverableNetwork(Frontend):
         return None if self.precision is None else self.precision.reduced_comparison(run)
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class GraphWithKernels:
+    """A network's graph, and the kernels that it is compiled with.
+
+    Attributes:
+        module: The prepared module.
+        fusions: Its fusion groups.
+        kernels: Their kernels.
+    """
+
+    module: Any
+    fusions: Sequence[FusionGroup]
+    kernels: Kernels
+
+
 def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
     """The tasks whose kernels break the network, by compiling it without suspects."""
 
@@ -146,11 +153,14 @@ class DeliverySteps:
     """The steps with which a network is delivered: compile, compare with the reference, time.
 
     Attributes:
+        settled: The network.
         kernels: The kernels that the network is compiled with.
         disagreement: A sentence that says that the first reference is wrong, or None.
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
+        compiled: The graph and the kernels of each compiled network that needs a permission, by its
+            folder.
         problem_of: A function that says what is wrong with the outputs of a process that runs the
             network in the dtypes that were chosen, or None.
     """
@@ -162,7 +172,7 @@ class DeliverySteps:
         check_target(delivery.target)
         compiler_command()
         self.seconds = Stopwatch(COMPILING)
-        self._settled = settled
+        self.settled = settled
         self._delivery = delivery
         self.target, self.threads = delivery.target, delivery.threads
         self._stack = stack
@@ -174,7 +184,7 @@ class DeliverySteps:
             key: winner for key, winner in winners.items() if key not in own and winner.measured
         }
         self._verified: dict[Path, NetworkProcess] = {}
-        self._compiled: dict[Path, tuple[Any, Sequence[FusionGroup], Kernels]] = {}
+        self.compiled: dict[Path, GraphWithKernels] = {}
         self.problem_of: Callable[[NetworkProcess], str | None] = self._problem_of
         self._scratch = Path(stack.enter_context(temporary_folder()))
         self._samples = samples_of(settled.network.samples)
@@ -202,7 +212,7 @@ class DeliverySteps:
 
     @cached_property
     def _tasks(self) -> list[Task]:
-        return self._settled.named_tasks(self.target)
+        return self.settled.named_tasks(self.target)
 
     @cached_property
     def answers(self) -> ReferenceOutputs:
@@ -237,7 +247,7 @@ class DeliverySteps:
 
     def keep(self) -> None:
         """Keep the imported network and the reference's outputs in the cache for later runs."""
-        network = self._settled.network
+        network = self.settled.network
         if self._kept is None:
             return
         network.keep()
@@ -270,7 +280,7 @@ class DeliverySteps:
             if outputs is not None
         ]
         exact = partial(self.baselines.exact, self._samples)
-        rounded = self._settled.network.has_quantized_activations
+        rounded = self.settled.network.has_quantized_activations
         return Expected(
             self._samples,
             answers,
@@ -330,63 +340,15 @@ class DeliverySteps:
             built = compile_network(module, fusions, kernels, self.target, wait=False)
             manifest = {
                 **manifest_of(module, fusions, kernels, self.target, self.threads),
-                "layout": self._settled.choice.to_json(),
+                "layout": self.settled.choice.to_json(),
                 **built.facts,
                 "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
             }
             write_artifact(folder, built.executable, manifest)
-        self._compiled[folder] = module, fusions, kernels
+        if built.permissions:
+            graph = GraphWithKernels(module=module, fusions=fusions, kernels=kernels)
+            self.compiled[folder] = graph
         return folder
-
-    def add_vector_kernels(self, folder: Path) -> str | None:
-        """Add kernels that need no permission to a network's folder; say which, or why not.
-
-        The result is None if none of the network's kernels needs a permission.
-        """
-        manifest = read_manifest(folder)
-        permissions = frozenset(manifest.get("permissions", ()))
-        if not permissions or folder not in self._compiled:
-            return None
-        asked = " and ".join(sorted(permissions)).upper()
-        if reason := manifest["virtual_machine"]:
-            problem = f"TVM's virtual machine runs it, because {reason}"
-        else:
-            problem, count = "", 0
-            with self.seconds.during("compiling vector kernels"):
-                try:
-                    count = self._add_vectors(folder, permissions)
-                except ChameleonError as error:
-                    problem = str(error)
-                except Exception as error:  # noqa: BLE001 - the network itself is verified
-                    fall_back("vector_kernels_not_compiled", error)
-                    problem = first_line(error)
-        if problem:
-            shutil.rmtree(folder / VECTORS, ignore_errors=True)
-            log.warning("vector_kernels_not_delivered", permissions=asked, problem=problem)
-            return f"loads only where the system permits {asked}, since {problem}"
-        write_manifest(folder, {**read_manifest(folder), "vectors": VECTORS})
-        return f"without {asked}, {count} of its kernels run with vectors instead"
-
-    def _add_vectors(self, folder: Path, permissions: frozenset[str]) -> int:
-        """Compile and verify kernels that need no permission; return how many were replaced.
-
-        Raises:
-            ChameleonError: There are no such kernels, or their outputs are wrong.
-        """
-        module, fusions, kernels = self._compiled[folder]
-        chosen = vector_kernels(kernels, fusions)
-        target = target_without(self.target, permissions, fusions)
-        with warnings_once():
-            built = compile_network(module, fusions, chosen.kernels, target, wait=False)
-            executable = attrs.evolve(built.executable, repackings=chosen.repackings)
-            manifest = manifest_of(module, fusions, chosen.kernels, target, self.threads)
-            write_artifact(folder / VECTORS, executable, {**manifest, **built.facts})
-        (folder / VECTORS / OBJECTS).unlink()
-        with delivered_process("vectors", folder / VECTORS, threads=self.threads) as process:
-            problem = self.problem_of(process)
-        if problem is not None:
-            raise ChameleonError(f"their outputs are wrong: {problem}")
-        return chosen.replaced
 
     def _problem_of(self, process: NetworkProcess) -> str | None:
         return self.expected.verdict(process.outputs).problem
@@ -455,7 +417,7 @@ class DeliverySteps:
         first = self.answers
         if self.baselines.unverified is not None:
             return verdict
-        names = [name for name in self._settled.network.arbiters if name != first.reference]
+        names = [name for name in self.settled.network.arbiters if name != first.reference]
         for name in names:
             try:
                 expected, answers = self._opinion(name, first)
@@ -481,7 +443,7 @@ class DeliverySteps:
     def _opinion(self, name: str, first: ReferenceOutputs) -> tuple[Expected, ReferenceOutputs]:
         """The outputs of another implementation for inputs that the first reference answers."""
         special: list[Arrays | None] = []
-        with framework_process(self._settled.network, name, threads=self.threads) as process:
+        with framework_process(self.settled.network, name, threads=self.threads) as process:
             outputs = [process.outputs(inputs) for inputs in self._samples]
             for one, known in zip(self._special, first.special, strict=True):
                 special.append(None if known is None else process.outputs(one.inputs))
@@ -511,7 +473,7 @@ class DeliverySteps:
     def explain_failure(self, verdict: OutputCheck) -> str:
         """A sentence that says why the network fails, and which tasks' kernels cause it."""
         log.warning("network_fails", problem=verdict.problem)
-        network, layout = self._settled.network, self._settled.choice.layout
+        network, layout = self.settled.network, self.settled.choice.layout
         facts = self.kernels, self.target, self.threads
         cause = ErrorSearch(network, layout, *facts, seconds=SECONDS).clause(self.expected)
         keys = find_wrong_kernels(self, list(self.kernels.winners))
@@ -529,7 +491,7 @@ class DeliverySteps:
         """Time the network and its baselines in turns, and add the times to a result."""
         reduced = None
         try:
-            reduced = self._settled.reduced_comparison(self._reference_outputs)
+            reduced = self.settled.reduced_comparison(self._reference_outputs)
         except ChameleonError as error:
             log.warning("reduced_precision_not_compared", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)

@@ -200,23 +200,21 @@ class StoredConstants:
     ) -> StoredConstants:
         """Choose the constants of a file, by the digests of those that need not be in it."""
         if not repackings:
-            places = [("CONSTANT", number) for number in range(len(constants))]
-            return cls(stored=constants, places=places)
-        stored: dict[bytes, NDArray[Any]] = {}
-        made, places = [], []
+            own = [("CONSTANT", number) for number in range(len(constants))]
+            return cls(stored=constants, places=own)
+        stored: list[NDArray[Any]] = []
+        places: list[tuple[str, int]] = []
+        made: list[tuple[Repacking, int, int]] = []
         for constant in constants:
-            digest = digest_of(constant)
-            repacking = repackings.get(digest)
-            kept = constant if repacking is None else repacking.source
-            key = digest if repacking is None else digest_of(kept)
-            stored.setdefault(key, kept)
-            number = list(stored).index(key)
+            repacking = repackings.get(digest_of(constant))
+            number = len(stored)
+            stored.append(constant if repacking is None else repacking.source)
             if repacking is None:
                 places.append(("CONSTANT", number))
             else:
                 places.append(("REPACKED", len(made)))
                 made.append((repacking, number, constant.nbytes))
-        return cls(stored=[*stored.values()], places=places, made=made)
+        return cls(stored=stored, places=places, made=made)
 
 
 class _TableWriter:

@@ -14,7 +14,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm.api import BFLOAT16, STORAGE
 from numpy.typing import NDArray
 
 Pack = Callable[[NDArray[Any]], NDArray[Any]]
@@ -23,7 +22,11 @@ Pack = Callable[[NDArray[Any]], NDArray[Any]]
 Places = NDArray[np.int64]
 
 _BASE = 62
-"""Numbers from 1 to this one have the same value in all dtypes of weights, 7-bit ones included."""
+"""Numbers up to this one have the same value in all dtypes of weights, 7-bit ones included."""
+_HALF = np.dtype("uint16")
+"""The dtype of packed weights that are the upper halves of float32 numbers."""
+_ROUNDING = 2.0**-8
+"""Largest relative error of rounding a float32 number to its upper half."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -42,6 +45,11 @@ class Order:
     column_places: Places
     parts: tuple[int, ...]
 
+    @property
+    def end(self) -> int:
+        """The place after the last element."""
+        return int(self.row_places.max() + self.column_places.max()) + self.parts[-1] + 1
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class Repacking:
@@ -49,9 +57,9 @@ class Repacking:
 
     Attributes:
         source: The other constant.
-        parts: Number of bfloat16 parts of a float32 number of the constant. 0 if elements are
-            copied as they are.
-        stride: Number of elements from one part of a number to the next.
+        parts: Number of elements of the other one whose sum is an element of the constant. They
+            are the upper halves of float32 numbers. 0 if elements are copied as they are.
+        stride: Number of elements from one part of a sum to the next.
         rows: Offsets of the constant's rows, and of the other one's, shape (2, rows).
         columns: Offsets of the constant's columns, and of the other one's, shape (2, columns).
     """
@@ -69,10 +77,9 @@ class Repacking:
         source = self.source.reshape(-1)
         places = from_rows[:, None] + from_columns
         if self.parts:
-            kind = STORAGE[BFLOAT16]
             values: Any = np.float32(0.0)
             for part in reversed(range(self.parts)):
-                values = values + kind.real(source[places + part * self.stride].view(np.uint16))
+                values = values + _widened(source[places + part * self.stride])
         else:
             values = source[places]
         made[rows[:, None] + columns] = values
@@ -81,77 +88,92 @@ class Repacking:
 
 def digest_of(constant: NDArray[Any]) -> bytes:
     """A digest of a constant's bytes."""
-    data = np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data
+    data = np.ascontiguousarray(constant).reshape(-1).view(np.ubyte).data
     return hashlib.blake2b(data).digest()
 
 
 def order_of(pack: Pack, shape: tuple[int, ...], dtype: Any) -> Order | None:
     """Find the order in which a function packs weights; None if it is no such order.
 
+    The order is right if the packed places are sums of a row's and a column's offset, which
+    ``repacking_of`` checks.
+
     Args:
         pack: The function. Its results have zeros where they hold no weight.
         shape: The shape of logical weights, output channels first.
         dtype: Their dtype.
     """
-    count = math.prod(shape)
-    numbers = np.arange(count)
-    packed: Any = None
-    known: Any = None
-    for digit in range(max(1, math.ceil(math.log(count, _BASE)))):
-        digits = pack((numbers // _BASE**digit % _BASE + 1).astype(dtype).reshape(shape))
-        values = _real(digits.reshape(-1)).astype(np.int64)
-        known = values > 0 if packed is None else known
-        packed = (values - 1) * _BASE**digit + (0 if packed is None else packed)
-    held = np.flatnonzero(known)
-    numbers = packed[held]
-    columns = count // shape[0]
-    first = numbers % columns == 0
-    if not first.any():
+    extents = shape[0], math.prod(shape[1:])
+    # Rows are packed as positive numbers in the first column, and columns as negative ones in the
+    # first row, digit by digit.
+    numbers: Any = 0
+    places: Any = None
+    digit = 0
+    while digit == 0 or _BASE**digit < max(extents):
+        weights = np.zeros(extents)
+        for axis, sign in ((0, 1), (1, -1)):
+            own = np.arange(extents[axis]) // _BASE**digit % _BASE + 1
+            weights[(slice(None), 0) if axis == 0 else (0, slice(None))] = sign * own
+        weights[0, 0] = 0
+        packed = _real(pack(weights.astype(dtype).reshape(shape)).reshape(-1))
+        places = np.flatnonzero(packed) if places is None else places
+        values = packed[places].astype(np.int64)
+        numbers = numbers + (np.abs(values) - 1) * _BASE**digit
+        digit += 1
+    first = _parts(pack, shape, dtype)
+    if len(first) == 0:
         return None
-    row_places, rows = held[first], numbers[first] // columns
-    one = np.flatnonzero(numbers // columns == rows[0])
-    # A row that is packed twice has its first places first.
-    _, index = np.unique(numbers[one] % columns, return_index=True)
-    column_places = held[one[index]] - row_places[0]
-    if len(column_places) != columns:
-        return None
-    expected = np.full(packed.size, -1)
-    places = (row_places[:, None] + column_places).reshape(-1)
-    if places.min() < 0 or places.max() >= packed.size:
-        return None
-    expected[places] = (rows[:, None] * columns + np.arange(columns)).reshape(-1)
-    if not np.array_equal(np.where(known, packed, -1), expected):
+    place, signs = int(first[0]), np.sign(values)
+    # Another row may be packed twice, but not the first one.
+    rows, columns = numbers[signs > 0], numbers[signs < 0]
+    every = np.array_equal(np.unique(rows), np.arange(1, extents[0]))
+    if not every or not np.array_equal(np.sort(columns), np.arange(1, extents[1])):
         return None
     return Order(
-        rows=rows,
-        row_places=row_places,
-        column_places=column_places,
-        parts=_parts(pack, shape, dtype, int(row_places[0] + column_places[0])),
+        rows=np.append(0, rows),
+        row_places=np.append(place, places[signs > 0]),
+        column_places=np.append(0, places[signs < 0][np.argsort(columns)] - place),
+        parts=tuple((first - place).tolist()),
     )
 
 
-def _parts(pack: Pack, shape: tuple[int, ...], dtype: Any, place: int) -> tuple[int, ...]:
-    """The offsets of the parts of the first weight, which has as many parts as there can be."""
+def _parts(pack: Pack, shape: tuple[int, ...], dtype: Any) -> Places:
+    """The places of the parts of the first weight, which has as many parts as there can be."""
     one = np.zeros(math.prod(shape), dtype)
     one[0] = 1.0 + 2.0**-9 + 2.0**-18 if np.issubdtype(dtype, np.floating) else 1
-    return tuple((np.flatnonzero(pack(one.reshape(shape)).reshape(-1)) - place).tolist())
+    return np.flatnonzero(pack(one.reshape(shape)).reshape(-1))
 
 
 def _real(packed: NDArray[Any]) -> NDArray[Any]:
     """The numbers of packed weights, of which bfloat16 ones are stored as integers."""
-    return STORAGE[BFLOAT16].real(packed) if packed.dtype == np.uint16 else packed
+    return _widened(packed) if packed.dtype == _HALF else packed
+
+
+def _widened(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """The float32 numbers whose upper halves are given."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def repacking_of(
-    source: NDArray[Any], source_order: Order, constant: NDArray[Any], order: Order
+    source: NDArray[Any],
+    source_order: Order | None,
+    constant: NDArray[Any],
+    order: Order | None,
 ) -> Repacking | None:
     """How a constant is made of another one; None if its numbers would not be nearly the same."""
+    if order is None or source_order is None:
+        return None
     parts = source_order.parts
+    largest = [
+        order.row_places.max() + order.column_places.max() for order in (order, source_order)
+    ]
+    if largest[0] >= constant.size or largest[1] + parts[-1] >= source.size:
+        return None
     stride = parts[1] if len(parts) > 1 else 0
     if len(order.parts) > 1 or parts != tuple(stride * part for part in range(len(parts))):
         return None
     places = dict(zip(source_order.rows.tolist(), source_order.row_places.tolist(), strict=True))
-    widened = source.dtype == np.uint16 and constant.dtype == np.float32
+    widened = source.dtype == _HALF and constant.dtype == np.float32
     if not widened and (source.dtype != constant.dtype or len(parts) > 1):
         return None
     made = Repacking(
@@ -161,7 +183,7 @@ def repacking_of(
         rows=np.array([order.row_places, [places[row] for row in order.rows.tolist()]]),
         columns=np.array([order.column_places, source_order.column_places]),
     )
-    rounding = STORAGE[BFLOAT16].rounding ** len(parts) if widened else 0.0
     again = made.constant(constant)
+    rounding = _ROUNDING ** len(parts) if widened else 0.0
     near = np.abs(again - constant) <= rounding * np.abs(constant) if widened else again == constant
     return made if near.all() else None
