@@ -176,12 +176,14 @@ def repacking_of(
     widened = source.dtype == _HALF and constant.dtype == np.float32
     if not widened and (source.dtype != constant.dtype or len(parts) > 1):
         return None
+    # Both orders are mostly that of memory then.
+    by_place = np.argsort(order.column_places)
     made = Repacking(
         source=source,
         parts=len(parts) if widened else 0,
         stride=stride,
         rows=np.array([order.row_places, [places[row] for row in order.rows.tolist()]]),
-        columns=np.array([order.column_places, source_order.column_places]),
+        columns=np.array([order.column_places, source_order.column_places])[:, by_place],
     )
     again = made.constant(constant)
     rounding = _ROUNDING ** len(parts) if widened else 0.0
