@@ -1,5 +1,6 @@
 """A network that was delivered with tile kernels runs where the system refuses AMX."""
 
+import ctypes
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from chameleon_networks._artifact.load import load
 from chameleon_networks._compile.sequence.repacking import repacking_of
 from chameleon_networks._delivery import vector_kernels
+from chameleon_networks._export.bundles import write_c_bundle
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.sources import OnnxNetwork
 from chameleon_system._permissions import AMX, request_permission
@@ -61,6 +63,19 @@ def test_it_runs_where_they_are_refused(tiny, delivery_of, tmp_path):
     assert "runs its kernels with vectors, because the network needs AMX" in done.stderr
     got = np.load(files[1])
     assert 0 < np.abs(got - wanted).max() < 1e-4 * np.abs(wanted).max(), "other sums, but right"
+
+
+def test_a_bundle_for_c_has_the_tiles_alone(tiny, delivery_of, tmp_path):
+    delivery = _with_tiles(delivery_of(NetworkFrontend(tiny)))
+    assert NetworkFrontend(tiny).deliver(delivery).vectors
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    write_c_bundle(delivery.folder, bundle, "net")
+    library = ctypes.CDLL(str(bundle / "libnet.so"))
+    library.net_create.restype, library.net_destroy.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    handle = library.net_create(str(bundle / "weights.bin").encode(), 1)
+    assert handle, "constants of other kernels may follow in the file"
+    library.net_destroy(handle)
 
 
 def test_wrong_vector_kernels_are_not_delivered(tiny, delivery_of, monkeypatch):
