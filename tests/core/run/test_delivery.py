@@ -14,6 +14,7 @@ from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._network_result import NetworkResult
+from chameleon_core._run_view import RunView
 from chameleon_core.plugin_api import SpaceProvider, hookimpl
 from structlog.testing import capture_logs
 from synthetic import RunnerOptions, SyntheticFrontend, SyntheticRunner
@@ -158,6 +159,24 @@ def test_the_winners_are_compiled(modelled):
     written = json.loads((result.folder / "best.json").read_text())
     assert written["network"] == {**TOLD, "reference": "torch", "folder": str(delivery.folder)}
     assert RunResult.from_json(written, folder=result.folder).network == result.network
+
+
+def test_winners_come_with_the_fastest_of_other_algorithms(modelled):
+    Delivering.seen.clear()
+    result = _run(modelled, Delivering)
+    [delivery] = Delivering.seen
+    with RunView(result.folder) as run:
+        again = {winner.task.key: winner.others for winner in run.winners}
+        measured = {row.task.key: run.store.measurements(row.id) for row in run.store.tasks()}
+    for winner in delivery.winners:
+        fastest = {}
+        for row in sorted(measured[winner.task.key], key=lambda row: row.cost):
+            if row.ok and row.config[0] != winner.config[0]:
+                fastest.setdefault(row.config[0], (row.config, row.cost))
+        assert fastest, "the search measures several values of each knob"
+        found = [(other.config, other.seconds) for other in winner.others]
+        assert found == [*fastest.values()]
+        assert again[winner.task.key] == winner.others
 
 
 def test_a_finished_run_whose_network_is_gone_says_so_and_keeps_its_result(modelled, tmp_path):

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.shared_weights import share_weights
 from chameleon_networks._artifact.writer import (
     manifest_of,
     write_artifact,
@@ -24,7 +25,6 @@ from chameleon_networks._artifact.writer import (
 )
 from chameleon_networks._c_runtime.pack import pack_weights
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._delivery.buckets import share_weights
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_tvm._spaces.auto import AutoSpace
@@ -110,7 +110,7 @@ def bucketed(tmp_path_factory):
     for rows in (2, 4):
         network = deliver(module_of(_with_table, ((rows, 5), "float32")))
         shutil.copytree(network.folder, folder / f"rows{rows}")
-    share_weights(folder, {f"rows{rows}": folder / f"rows{rows}" for rows in (2, 4)})
+    share_weights(folder, [folder / f"rows{rows}" for rows in (2, 4)])
     write_loader(folder, "buckets.py")
     buckets = [
         {

@@ -61,6 +61,7 @@ LIBRARIES = {
     "another run time": _set("run_time", "virtual machine"),
     "weights outside": _set("shared_weights", "../weights.bin"),
     "weights that are no text": _set("shared_weights", {}),
+    "other kernels that are no text": _set("vectors", ["vectors"]),
     "negative constants": _set("constants", [-1] * 2),
     "large constants": _set("constants", [HUGE] * 2),
     "few constants": _set("constants", []),

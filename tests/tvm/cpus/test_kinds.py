@@ -13,6 +13,7 @@ from chameleon_tvm._device.cpus import naming
 from chameleon_tvm._device.cpus.features import (
     reported_features,
     target_features,
+    target_without,
     unreported_features,
     used_features,
 )
@@ -209,6 +210,18 @@ def runs_here(target):
     if not used_features(wanted) | unreported_features(wanted) <= target_features(own):
         return False
     return "amx-tile" not in used_features(wanted) or not request_permission(AMX)
+
+
+def test_code_without_tiles_runs_on_cpus_of_amd():
+    target = resolved(f"llvm -mtriple={LINUX} -mcpu=sapphirerapids -mattr=+avx512f -num-cores=2")
+    own = used_features(tvm_target(target))
+    tiles = {"amx-bf16", "amx-int8", "amx-tile"}
+    without = used_features(tvm_target(target_without(target, {AMX}, float32=False)))
+    assert own - without == tiles
+    narrow = used_features(tvm_target(target_without(target, {AMX}, float32=True)))
+    zen4 = used_features(tvm_target(resolved(f"llvm -mtriple={LINUX} -mcpu=znver4")))
+    assert "avx512f" in narrow
+    assert narrow <= zen4
 
 
 @pytest.mark.full

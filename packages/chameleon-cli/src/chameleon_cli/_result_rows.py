@@ -283,7 +283,7 @@ def _remark(kernel: NetworkResult.Kernel, unmeasured: Collection[str]) -> str:
 
 
 def network_remarks(network: NetworkResult) -> list[str]:
-    """Lines about a network's verification, unmeasured operators, memory and missing rivals."""
+    """Lines about a network's verification, kernels, memory and missing rivals."""
     own = network.own_precision
     reference = "TVM without tuning" if network.reference == "untuned" else network.reference
     if reference and network.reference_day:
@@ -303,6 +303,7 @@ def network_remarks(network: NetworkResult) -> list[str]:
             f"not measured, delivered with the {kernel} ({because}): {', '.join(names)}"
             for (kernel, because), names in guesses.items()
         ),
+        *filter(None, [network.vectors]),
         *_footprint_lines(network),
         *(f"{name} left out: {why}" for name, why in network.left_out.items()),
     ]

@@ -70,6 +70,8 @@ class Delivery:
             recorded: whether the configuration was compiled, checked and timed only in another run.
                 Like a guess, it must then be checked in this run.
             predicted: whether a guess comes from a trained cost model, and not from the space.
+            others: the fastest measured configuration for each other value of the first knob, which
+                is the algorithm if there are several. Fastest first.
         """
 
         task: Task
@@ -79,6 +81,7 @@ class Delivery:
         guesses: tuple[tuple[int, ...], ...] = ()
         recorded: bool = False
         predicted: bool = False
+        others: tuple[Delivery.Winner, ...] = ()
 
         @property
         def measured(self) -> bool:

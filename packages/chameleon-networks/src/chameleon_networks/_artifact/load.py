@@ -5,11 +5,15 @@ The list `needs` in manifest.json names the Python packages that must be install
 `load()` returns a function that any number of threads may call.
 """
 
+import ctypes
 import functools
 import hashlib
 import json
+import logging
 import operator
+import os
 import pathlib
+import re
 import runpy
 import sys
 from collections.abc import Callable
@@ -41,10 +45,13 @@ class Network:
         again: A function without arguments that loads the network again. Copies and other processes
             call it, because they cannot share the network.
         threads: Number of threads that compute one inference.
+        vectors: The reason why kernels with vectors run instead of those that the network was tuned
+            with. Empty if the latter run.
     """
 
     def __init__(self, manifest: Manifest, engine: Any) -> None:
         self.engine = engine
+        self.vectors = ""
         self.again: Callable[[], Any] | None = None
         self.threads = engine.threads
         self._wanted = [
@@ -135,7 +142,7 @@ BUCKETS = {
 ROW = 3
 """Number of values in a row of a dimension: a tensor's number, an axis's number, and the padding or
 the factor."""
-OPTIONAL = {"shared_weights": str, "constants": [int], "permissions": [str]}
+OPTIONAL = {"shared_weights": str, "constants": [int], "permissions": [str], "vectors": str}
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
@@ -181,8 +188,10 @@ def checked_manifest(folder: pathlib.Path) -> Manifest:
 
 def check_files(folder: pathlib.Path) -> None:
     """Check the files of a delivered network, also those of its buckets."""
-    for bucket in checked_manifest(folder).get("buckets", ()):
-        checked_manifest(inside(folder, bucket["folder"]))
+    manifest = checked_manifest(folder)
+    inner = [bucket["folder"] for bucket in manifest.get("buckets", ())]
+    for name in [*inner, *filter(None, [manifest.get("vectors")])]:
+        check_files(inside(folder, name))
 
 
 def digest_of(manifest: Manifest) -> str:
@@ -299,6 +308,17 @@ def _opened(
 ) -> Network:
     """Load the network of a folder, whose weights may lie in the folder ``top`` above it."""
     _check_form(folder, manifest, NETWORK)
+    with_vectors = manifest.get("vectors")
+    reason = refusal(manifest) if with_vectors or manifest["run_time"] == VIRTUAL_MACHINE else ""
+    if reason and with_vectors:
+        other = inside(folder, with_vectors)
+        network = _opened(other, checked_manifest(other), threads, instances, top)
+        network.vectors = reason
+        log = logging.getLogger("chameleon.network")
+        log.warning("%s runs its kernels with vectors, because %s", folder, reason)
+        return network
+    if reason:
+        raise RuntimeError(reason)
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == VIRTUAL_MACHINE:
         machine = runpy.run_path(str(_code(folder, manifest, "machine.py")))["Machine"]
@@ -307,6 +327,31 @@ def _opened(
     weights = inside(top, shared) if shared else inside(folder, "weights.bin")
     library = runpy.run_path(str(_code(folder, manifest, "library.py")))["Library"]
     return Network(manifest, library(file, weights, manifest, threads, instances))
+
+
+CPUINFO = pathlib.Path("/proc/cpuinfo")
+
+
+def refusal(manifest: Manifest) -> str:
+    """Why kernels cannot run here: a feature of the CPU, or a permission; empty if they can."""
+    flags: set[str] = set()
+    if CPUINFO.exists():
+        with CPUINFO.open(errors="replace") as lines:
+            first = next(filter(None, map(_FLAGS.match, lines)), None)
+        flags = set(re.sub(r"[._-]", "", first[1]).split()) if first else flags
+    lacking = [name for name, flag in manifest["cpu_flags"].items() if flags and flag not in flags]
+    if lacking:
+        return f"this CPU lacks {', '.join(lacking)}, which the network was built for"
+    if "amx" in manifest.get("permissions", ()):
+        # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) of Linux on x86-64.
+        words = map(ctypes.c_long, (158, 0x1023, 18))
+        if ctypes.CDLL(None, use_errno=True).syscall(*words) != 0:
+            why = os.strerror(ctypes.get_errno())
+            return f"the network needs AMX, and the system refuses arch_prctl: {why}"
+    return ""
+
+
+_FLAGS = re.compile(r"(?:flags|Features)\s*:(.*)")
 
 
 def _has_axes(bucket: Manifest, dimensions: list[Manifest]) -> bool:

@@ -3,10 +3,8 @@
 This file is copied into the folder of a network that needs the virtual machine.
 """
 
-import ctypes
 import os
 import pathlib
-import re
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +34,6 @@ class Machine:
         # A forked child process would wait forever for the threads that TVM started in the parent.
         if vars(tvm).setdefault("_process_of_threads", os.getpid()) != os.getpid():
             raise RuntimeError(FORKED)
-        check_processor(manifest)
         self._start = tvm.get_global_func("runtime.config_threadpool")
         self._threads = int(variable) if variable.isdecimal() else self.threads
         self._computing = threading.RLock()
@@ -89,22 +86,3 @@ def _usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-CPUINFO = pathlib.Path("/proc/cpuinfo")
-
-
-def check_processor(manifest: Mapping[str, Any]) -> None:
-    """Check that this CPU has the features of a manifest; C libraries check this by themselves."""
-    text = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""
-    lines = re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    flags = set(re.sub(r"[._-]", "", lines[0]).split()) if lines else None
-    lacking = [name for name, flag in manifest["cpu_flags"].items() if flags and flag not in flags]
-    if lacking:
-        raise RuntimeError(f"this CPU lacks {', '.join(lacking)}, which the network was built for")
-    if "amx" in manifest.get("permissions", ()):
-        # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) of Linux on x86-64.
-        words = map(ctypes.c_long, (158, 0x1023, 18))
-        if ctypes.CDLL(None, use_errno=True).syscall(*words) != 0:
-            why = os.strerror(ctypes.get_errno())
-            raise RuntimeError(f"the network needs AMX, and the system refuses arch_prctl: {why}")

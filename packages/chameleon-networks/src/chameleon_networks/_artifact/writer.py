@@ -41,7 +41,7 @@ VERSIONED = (
 )
 """Distributions whose versions are part of a manifest."""
 
-FORMAT = 3
+FORMAT = 4
 """Number of the form of manifests and objects that this version writes."""
 
 

@@ -24,9 +24,11 @@ import torch
 from chameleon_core.api import local_plugins, words
 from chameleon_core.plugin_api import ExitCode, records_location
 from chameleon_system.api import (
+    AMX,
     cache_key,
     describe_status,
     pause_garbage_collection,
+    request_permission,
     user_cache_folder,
     write_atomic,
 )
@@ -137,10 +139,12 @@ class Delivery:
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
+        # With ``check``, the run finds in the cache what this process has kept. A process to which
+        # the system refuses AMX has another digest.
         check = self._forget is not None
+        options = {"source": self._program.name, "compare": False, "check": check, "vectors": False}
         pipeline = {
-            # With ``check``, the run finds in the cache what this process has kept.
-            "model": {"torch": {"source": self._program.name, "compare": False, "check": check}},
+            "model": {"torch": options},
             "target": "native",
             "scheduler": "gradient",
             "baselines": [],
@@ -243,6 +247,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
         local_plugins.paths(),
         cores,
         threads,
+        bool(request_permission(AMX)),
     ]
     facts.append(torch.get_default_dtype())  # the graph may make tensors of it
     digest.update(repr(facts).encode())

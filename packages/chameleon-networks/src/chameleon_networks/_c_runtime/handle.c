@@ -15,6 +15,7 @@
 
 struct handle {
   struct weights weights;
+  struct repacked repacked;
   struct pool *pool;
   int instances;
   struct instance **all;
@@ -74,6 +75,7 @@ void destroy_handle(struct handle *handle) {
     instance_close(handle->all[number]);
     workspaces_free(&handle->workspaces[number]);
   }
+  repacked_close(&handle->repacked);
   weights_close(&handle->weights);
   pthread_cond_destroy(&handle->given_back);
   pthread_mutex_destroy(&handle->mutex);
@@ -118,13 +120,19 @@ struct handle *open_handle(const struct library *library, const char *weights, i
     destroy_handle(handle);
     return NULL;
   }
-  if (constants == NULL && handle->weights.count != sequence.constant_count) {
+  /* Constants of kernels for vectors may follow. */
+  if (constants == NULL && handle->weights.count < sequence.constant_count) {
     set_error("%s does not hold the weights of this library", weights);
     destroy_handle(handle);
     return NULL;
   }
+  if (repack(&handle->repacked, &handle->weights, constants, handle->pool) != 0) {
+    destroy_handle(handle);
+    return NULL;
+  }
   for (int number = 0; number < instances; ++number) {
-    handle->all[number] = instance_open(&handle->weights, constants, threads);
+    handle->all[number] =
+        instance_open(&handle->weights, &handle->repacked, constants, threads);
     if (handle->all[number] == NULL) {
       destroy_handle(handle);
       return NULL;

@@ -25,7 +25,10 @@ OBJECTS = "objects.tar"
 Linking these objects again, for instance under another name, gives the same machine code."""
 
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")
-_SHARED = ("handle.c", "sequence.c", "pool.c", "kernels.c", "weights.c", "processor.c")
+_SHARED = (
+    *("handle.c", "sequence.c", "repack.c", "pool.c"),
+    *("kernels.c", "weights.c", "processor.c"),
+)
 """C files that are the same in all libraries."""
 
 _TVM_CALLS = b"__TVMFFIFunctionCall\0"

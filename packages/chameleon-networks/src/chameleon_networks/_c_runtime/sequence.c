@@ -40,9 +40,8 @@ void instance_close(struct instance *instance) {
   free(instance);
 }
 
-/* The data of a constant, or NULL if the weights have another one there. */
-static void *constant_data(const struct weights *weights, const int *numbers,
-                           const struct tensor *tensor) {
+char *constant_data(const struct weights *weights, const int *numbers,
+                    const struct tensor *tensor) {
   int64_t number = numbers == NULL ? tensor->position : numbers[tensor->position];
   if (number < 0 || number >= weights->count) return NULL;
   uint32_t sum = sequence.sums[tensor->position];
@@ -52,7 +51,8 @@ static void *constant_data(const struct weights *weights, const int *numbers,
   return (char *)weights->bytes + start + tensor->offset;
 }
 
-struct instance *instance_open(const struct weights *weights, const int *numbers, int threads) {
+struct instance *instance_open(const struct weights *weights, const struct repacked *repacked,
+                               const int *numbers, int threads) {
   struct instance *instance = calloc(1, sizeof(*instance));
   int32_t loops = 0;
   for (int32_t number = 0; number < sequence.call_count; ++number) {
@@ -80,6 +80,9 @@ struct instance *instance_open(const struct weights *weights, const int *numbers
     own->shape = (int64_t *)sequence.extents + tensor->first;
     own->strides = (int64_t *)sequence.strides + tensor->first;
     if (tensor->place == ARENA) own->data = instance->arena + tensor->offset;
+    if (tensor->place == REPACKED) {
+      own->data = repacked->constants[tensor->position] + tensor->offset;
+    }
     if (tensor->place == CONSTANT) {
       own->data = constant_data(weights, numbers, tensor);
       if (own->data == NULL) {

@@ -7,13 +7,31 @@
 
 #include "runtime.h"
 
+struct tensor;
+
+/* Constants that are made of those in the file of weights, for all instances. */
+struct repacked {
+  char **constants;
+  char *memory;
+  size_t bytes;
+};
+
+/* Make them; 0, or -1 with an error. Nobody else may be using the pool. */
+int repack(struct repacked *repacked, const struct weights *weights, const int *numbers,
+           struct pool *pool);
+void repacked_close(struct repacked *repacked);
+
+/* The data of a constant, or NULL if the weights have another one there. */
+char *constant_data(const struct weights *weights, const int *numbers, const struct tensor *tensor);
+
 /* The state of one inference: memory for its kernels, and tensors in it. */
 struct instance;
 
-/* An instance whose constants lie in `weights`. `numbers` says which of the constants there are the
- * network's own, in its order; NULL if all are. Parallel loops are cut for `threads` threads. NULL
- * with an error if there is no memory, or if the constants do not fit. */
-struct instance *instance_open(const struct weights *weights, const int *numbers, int threads);
+/* An instance whose constants lie in `weights` and `repacked`. `numbers` says which of the constants
+ * there are the network's own, in its order; NULL if the first ones are. Parallel loops are cut for
+ * `threads` threads. NULL with an error if there is no memory, or if the constants do not fit. */
+struct instance *instance_open(const struct weights *weights, const struct repacked *repacked,
+                               const int *numbers, int threads);
 void instance_close(struct instance *instance);
 
 /* One inference. `given` are the data of the inputs, then of the outputs; `times` gets the
@@ -21,11 +39,11 @@ void instance_close(struct instance *instance);
 int instance_run(struct instance *instance, void *const *given, int64_t *times);
 
 /* Where the memory of a tensor is. */
-enum place { ARENA, CONSTANT, INPUT, OUTPUT };
+enum place { ARENA, CONSTANT, REPACKED, INPUT, OUTPUT };
 
 struct tensor {
   enum place place;
-  int32_t position; /* among the constants, inputs or outputs */
+  int32_t position; /* among the constants, the repacked ones, inputs or outputs */
   int64_t offset;   /* bytes */
   int64_t size;     /* bytes from there on that its elements lie in */
   int32_t rank;
@@ -47,12 +65,26 @@ struct copy {
   int64_t size; /* bytes */
 };
 
+/* How a constant is made of another one. The element in a row and column of it comes from the same
+ * row and column of the other; its place is the sum of the row's and of the column's. Elements that
+ * come from nowhere are 0. */
+struct repacking {
+  int32_t constant; /* that it is made of */
+  int32_t bytes;    /* of an element, if elements are moved as they are */
+  int32_t parts;    /* of bfloat16 that a number of float32 is the sum of, or 0 */
+  int32_t stride;   /* elements from a part of a number to its next one */
+  int32_t rows, columns;
+  int32_t first;   /* of the places: to each row, from each row, to each column, from each column */
+  int64_t size;    /* bytes */
+  int64_t needed;  /* bytes of the other constant */
+};
+
 /* What is special to a network; "tables.c" has it. */
 struct sequence {
   int64_t layout;     /* of its weights */
   int64_t arena_size; /* bytes */
   int32_t constant_count, input_count, tensor_count, bound_count, argument_count, call_count;
-  int32_t copy_count;
+  int32_t copy_count, repacking_count;
   const int64_t *extents, *strides; /* of all tensors */
   const struct tensor *tensors;
   const int32_t *bound;  /* the tensors that are inputs or outputs */
@@ -61,6 +93,8 @@ struct sequence {
   const uint32_t *sums;  /* of its constants; 0 for any */
   const struct call *calls;
   const struct copy *copies;
+  const struct repacking *repackings;
+  const int32_t *places; /* of their elements */
   const char *kernels; /* their names in the order of calls, one a line */
 };
 

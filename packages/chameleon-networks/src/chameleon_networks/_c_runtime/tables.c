@@ -13,6 +13,7 @@ const struct sequence sequence = {
     .argument_count = ARGUMENTS,
     .call_count = CALLS,
     .copy_count = COPIES,
+    .repacking_count = REPACKINGS,
     .extents = extents,
     .strides = strides,
     .tensors = tensors,
@@ -22,5 +23,7 @@ const struct sequence sequence = {
     .sums = sums,
     .calls = calls,
     .copies = copies,
+    .repackings = repackings,
+    .places = places,
     .kernels = kernels,
 };

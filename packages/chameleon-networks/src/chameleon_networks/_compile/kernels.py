@@ -128,12 +128,17 @@ class Kernels:
                 winners[key] = Delivery.Winner(task=task, config=guesses[0], guesses=guesses[1:])
         return attrs.evolve(self, winners=winners)
 
+    def first_guesses(self, task: Task) -> list[tuple[int, ...]]:
+        """The configurations of a task that its design space recommends, best first."""
+        space = self._space.design_space(task)
+        return [tuple(config) for config in space.first_guesses.tolist()]
+
     @property
     def loops(self) -> TunedLoops:
         """The tuned schedules of functions outside of fusion groups."""
         plans = []
         for winner in self.winners.values():
-            builder = self._builder(winner.task) if winner.task.operator == KIND else None
+            builder = self.builder(winner.task) if winner.task.operator == KIND else None
             if builder is None:
                 continue
             plan = plan_of(builder, winner.config)
@@ -148,7 +153,7 @@ class Kernels:
         """The kernel of a fusion group, or None if the operator's task has no winner."""
         task = self.task_of(fusion)
         winner = self.winners.get(task.key)
-        builder = None if winner is None else self._builder(winner.task)
+        builder = None if winner is None else self.builder(winner.task)
         if winner is None or builder is None:
             return None
         operator = builder.operator
@@ -186,7 +191,8 @@ class Kernels:
                 self.winners = self.with_next_guesses([key]).winners
         return None
 
-    def _builder(self, task: Task) -> TVMBuilder | None:
+    def builder(self, task: Task) -> TVMBuilder | None:
+        """The builder of a task's kernels; None if another compiler makes them."""
         if task.key not in self._builders:
             builder = self._space.builder(task, threads=1)
             if not isinstance(builder, TVMBuilder):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -17,7 +15,6 @@ from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, Delivery, Task
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import chosen_types, types_in_words
-from numpy.typing import NDArray
 
 from chameleon_networks._artifact.dispatch import (
     all_padding_tests,
@@ -25,45 +22,19 @@ from chameleon_networks._artifact.dispatch import (
     padding_tests,
 )
 from chameleon_networks._artifact.load import Manifest
+from chameleon_networks._artifact.shared_weights import share_weights
 from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import read_manifest, write_loader, write_manifest
 from chameleon_networks._checks.padding import WAY_OUT, padding_problem
 from chameleon_networks._comparison.reduced_precision import sum_reduced_times
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._compile.sequence.weights import WEIGHTS, read_weights, write_weights
 from chameleon_networks._delivery.deliver import replace, verified
 from chameleon_networks._delivery.delivery_steps import DeliverableNetwork, DeliverySteps
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes, precision_facts
+from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
 from chameleon_networks._importers.imported_network import BucketedNetwork
-
-
-def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
-    """Move all buckets' weights into one file without duplicates; return the saved bytes."""
-    known: dict[bytes, int] = {}
-    constants: list[NDArray[Any]] = []
-    manifests: dict[Path, Manifest] = {}
-    saved = 0
-    sharing = {name: own for name, own in buckets.items() if (own / WEIGHTS).exists()}
-    for own in sharing.values():
-        numbers = []
-        for constant in read_weights(own / WEIGHTS):
-            digest = hashlib.blake2b(constant.data).digest()
-            if digest in known:
-                saved += constant.nbytes
-            else:
-                known[digest] = len(constants)
-                constants.append(constant)
-            numbers.append(known[digest])
-        manifests[own] = {**read_manifest(own), "shared_weights": WEIGHTS, "constants": numbers}
-    if sharing:
-        write_weights(constants, folder / WEIGHTS)
-    for own, manifest in manifests.items():
-        (own / WEIGHTS).unlink()
-        write_manifest(own, manifest)
-    return saved
-
 
 Results = Mapping[str, NetworkResult]
 """The result of each bucket, by the name of the bucket."""
@@ -116,6 +87,7 @@ def summed(
         disagreement=_each({name: result.disagreement for name, result in results.items()}),
         unverified=_each({name: result.unverified for name, result in results.items()}),
         conditioning=_each({name: result.conditioning for name, result in results.items()}),
+        vectors=_each({name: result.vectors for name, result in results.items()}),
         layout=_layouts(rows),
         kernels=tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
         unmeasured=tuple(unmeasured.values()),
@@ -254,6 +226,7 @@ class _Bucket:
             if plain != folder:
                 shutil.copytree(staged, plain)
             staged, result = choose_dtypes(steps, self.settled.precision, staged, self.result)
+            result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
             running = stack.enter_context(steps.running(staged))
             kernels = steps.kernel_seconds(running)
             self.outputs = running.outputs(self.inputs)
@@ -284,7 +257,8 @@ def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Deliver
 def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
     """Combine the folders of the buckets to one network, and return its manifest."""
     folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
-    saved = share_weights(whole, folders)
+    others = [folder / VECTORS for folder in folders.values()]
+    saved = share_weights(whole, [*folders.values(), *others])
     manifests = {name: read_manifest(folder) for name, folder in folders.items()}
     described = [
         (bucket.name, bucket.extents, manifests[bucket.name]) for bucket, _ in bucketed.networks

@@ -13,6 +13,7 @@ from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Delivery
 from chameleon_system.api import replace_folder
 
+from chameleon_networks._artifact.shared_weights import share_weights
 from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
@@ -22,6 +23,7 @@ from chameleon_networks._delivery.delivery_steps import (
     find_wrong_kernels,
 )
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
+from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
 from chameleon_networks._evaluation.latency import measure_footprint
 from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
 
@@ -63,6 +65,9 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         if staged is None:
             return result
         staged, result = choose_dtypes(steps, settled.precision, staged, result)
+        result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
+        if (staged / VECTORS).exists():
+            share_weights(staged, [staged, staged / VECTORS])
         sources = sources_for(delivery.folder, settled.network.sources)
         write_manifest(staged, {**read_manifest(staged), **sources})
         # Timing the rivals takes longer than compiling. A user who interrupts it already has the

@@ -7,15 +7,26 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import structlog
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend, Task
+from chameleon_core.plugin_api import (
+    Arrays,
+    ChameleonError,
+    Delivery,
+    Frontend,
+    Task,
+)
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import STORAGE, one_line
 
-from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
+from chameleon_networks._artifact.writer import (
+    check_target,
+    manifest_of,
+    write_artifact,
+)
 from chameleon_networks._c_runtime.linking import compiler_command
 from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
 from chameleon_networks._comparison.baselines import Baselines
@@ -98,6 +109,21 @@ class DeliverableNetwork(Frontend):
         return None if self.precision is None else self.precision.reduced_comparison(run)
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class GraphWithKernels:
+    """A network's graph, and the kernels that it is compiled with.
+
+    Attributes:
+        module: The prepared module.
+        fusions: Its fusion groups.
+        kernels: Their kernels.
+    """
+
+    module: Any
+    fusions: Sequence[FusionGroup]
+    kernels: Kernels
+
+
 def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
     """The tasks whose kernels break the network, by compiling it without suspects."""
 
@@ -127,11 +153,16 @@ class DeliverySteps:
     """The steps with which a network is delivered: compile, compare with the reference, time.
 
     Attributes:
+        settled: The network.
         kernels: The kernels that the network is compiled with.
         disagreement: A sentence that says that the first reference is wrong, or None.
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
+        compiled: The graph and the kernels of each compiled network that needs a permission, by its
+            folder.
+        problem_of: A function that says what is wrong with the outputs of a process that runs the
+            network in the dtypes that were chosen, or None.
     """
 
     def __init__(
@@ -141,7 +172,7 @@ class DeliverySteps:
         check_target(delivery.target)
         compiler_command()
         self.seconds = Stopwatch(COMPILING)
-        self._settled = settled
+        self.settled = settled
         self._delivery = delivery
         self.target, self.threads = delivery.target, delivery.threads
         self._stack = stack
@@ -153,6 +184,8 @@ class DeliverySteps:
             key: winner for key, winner in winners.items() if key not in own and winner.measured
         }
         self._verified: dict[Path, NetworkProcess] = {}
+        self.compiled: dict[Path, GraphWithKernels] = {}
+        self.problem_of: Callable[[NetworkProcess], str | None] = self._problem_of
         self._scratch = Path(stack.enter_context(temporary_folder()))
         self._samples = samples_of(settled.network.samples)
         self._special = special_inputs(settled.network)
@@ -179,7 +212,7 @@ class DeliverySteps:
 
     @cached_property
     def _tasks(self) -> list[Task]:
-        return self._settled.named_tasks(self.target)
+        return self.settled.named_tasks(self.target)
 
     @cached_property
     def answers(self) -> ReferenceOutputs:
@@ -214,7 +247,7 @@ class DeliverySteps:
 
     def keep(self) -> None:
         """Keep the imported network and the reference's outputs in the cache for later runs."""
-        network = self._settled.network
+        network = self.settled.network
         if self._kept is None:
             return
         network.keep()
@@ -247,7 +280,7 @@ class DeliverySteps:
             if outputs is not None
         ]
         exact = partial(self.baselines.exact, self._samples)
-        rounded = self._settled.network.has_quantized_activations
+        rounded = self.settled.network.has_quantized_activations
         return Expected(
             self._samples,
             answers,
@@ -307,12 +340,18 @@ class DeliverySteps:
             built = compile_network(module, fusions, kernels, self.target, wait=False)
             manifest = {
                 **manifest_of(module, fusions, kernels, self.target, self.threads),
-                "layout": self._settled.choice.to_json(),
+                "layout": self.settled.choice.to_json(),
                 **built.facts,
                 "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
             }
             write_artifact(folder, built.executable, manifest)
+        if built.permissions:
+            graph = GraphWithKernels(module=module, fusions=fusions, kernels=kernels)
+            self.compiled[folder] = graph
         return folder
+
+    def _problem_of(self, process: NetworkProcess) -> str | None:
+        return self.expected.verdict(process.outputs).problem
 
     def choose_kernels_in_network(self) -> Path | None:
         """Keep the kernels that are fastest in the network, whose folder is returned if built."""
@@ -378,7 +417,7 @@ class DeliverySteps:
         first = self.answers
         if self.baselines.unverified is not None:
             return verdict
-        names = [name for name in self._settled.network.arbiters if name != first.reference]
+        names = [name for name in self.settled.network.arbiters if name != first.reference]
         for name in names:
             try:
                 expected, answers = self._opinion(name, first)
@@ -404,7 +443,7 @@ class DeliverySteps:
     def _opinion(self, name: str, first: ReferenceOutputs) -> tuple[Expected, ReferenceOutputs]:
         """The outputs of another implementation for inputs that the first reference answers."""
         special: list[Arrays | None] = []
-        with framework_process(self._settled.network, name, threads=self.threads) as process:
+        with framework_process(self.settled.network, name, threads=self.threads) as process:
             outputs = [process.outputs(inputs) for inputs in self._samples]
             for one, known in zip(self._special, first.special, strict=True):
                 special.append(None if known is None else process.outputs(one.inputs))
@@ -434,7 +473,7 @@ class DeliverySteps:
     def explain_failure(self, verdict: OutputCheck) -> str:
         """A sentence that says why the network fails, and which tasks' kernels cause it."""
         log.warning("network_fails", problem=verdict.problem)
-        network, layout = self._settled.network, self._settled.choice.layout
+        network, layout = self.settled.network, self.settled.choice.layout
         facts = self.kernels, self.target, self.threads
         cause = ErrorSearch(network, layout, *facts, seconds=SECONDS).clause(self.expected)
         keys = find_wrong_kernels(self, list(self.kernels.winners))
@@ -452,7 +491,7 @@ class DeliverySteps:
         """Time the network and its baselines in turns, and add the times to a result."""
         reduced = None
         try:
-            reduced = self._settled.reduced_comparison(self._reference_outputs)
+            reduced = self.settled.reduced_comparison(self._reference_outputs)
         except ChameleonError as error:
             log.warning("reduced_precision_not_compared", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)

@@ -85,6 +85,11 @@ class NetworkOptions:
         "take the fastest there",
         binds=False,
     )
+    vectors: bool = option(
+        True,
+        "if kernels use AMX's tiles, deliver kernels with vectors as well, for systems without AMX",
+        binds=False,
+    )
     shapes: dict[str, tuple[int | Buckets, ...]] = option(
         dict,
         "shapes of inputs by name, if the file leaves them open or to replace the example's. "

@@ -57,7 +57,7 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     try:
         delivery = Delivery(
             target=run.target,
-            winners=winners(operators),
+            winners=_with_others(winners(operators), run.store),
             space=provider_of(pipeline),
             folder=run.folder.path / RunFile.NETWORK,
             threads=run.runner.threads,
@@ -165,6 +165,32 @@ def _winner(operator: OperatorResult) -> Delivery.Winner | None:
     )
 
 
+def _with_others(
+    kernels: Iterable[Delivery.Winner], store: RecordStore
+) -> tuple[Delivery.Winner, ...]:
+    """Winners with the fastest configurations of other algorithms (``Delivery.Winner.others``)."""
+    records = {row.task.key: TaskRecords(store, row) for row in store.tasks()}
+    return tuple(
+        attrs.evolve(kernel, others=_others(kernel, records[kernel.task.key]))
+        if kernel.measured and kernel.task.key in records
+        else kernel
+        for kernel in kernels
+    )
+
+
+def _others(kernel: Delivery.Winner, records: TaskRecords) -> tuple[Delivery.Winner, ...]:
+    """The fastest configuration of a winner's task for each other value of the first knob."""
+    fastest: dict[int, Delivery.Winner] = {}
+    for row in sorted(records.measured.values(), key=lambda row: row.cost):
+        if row.ok and row.config[:1] != kernel.config[:1]:
+            recorded = records.is_recorded(row.config)
+            other = Delivery.Winner(
+                task=kernel.task, config=row.config, seconds=row.cost, recorded=recorded
+            )
+            fastest.setdefault(row.config[0], other)
+    return tuple(fastest.values())
+
+
 def guessed(
     task: Task, guesses: Sequence[tuple[int, ...]], *, predicted: bool = False
 ) -> Delivery.Winner | None:
@@ -205,15 +231,14 @@ def stored_winners(store: RecordStore) -> tuple[Delivery.Winner, ...]:
         recorded = best is None
         best = best or best_of(valid.values(), shared=shared)
         if best is not None:
-            found.append(
-                Delivery.Winner(
-                    task=stored.task,
-                    config=best.config,
-                    seconds=best.cost,
-                    alternatives=alternatives(list(valid.values()), best.config),
-                    recorded=recorded and records.is_recorded(best.config),
-                )
+            kernel = Delivery.Winner(
+                task=stored.task,
+                config=best.config,
+                seconds=best.cost,
+                alternatives=alternatives(list(valid.values()), best.config),
+                recorded=recorded and records.is_recorded(best.config),
             )
+            found.append(attrs.evolve(kernel, others=_others(kernel, records)))
     return tuple(found)
 
 

@@ -19,6 +19,7 @@ from tvm_ffi.structural import WalkResult, structural_walk
 from chameleon_networks._c_runtime.linking import OBJECTS, SOURCES, c_array, compile_c
 from chameleon_networks._c_runtime.pack import ALIGNMENT, aligned
 from chameleon_networks._compile.sequence.calls import CallSequence, Storage, Tensor, bytes_of
+from chameleon_networks._compile.sequence.repacking import Repacking, digest_of
 from chameleon_networks._compile.sequence.weights import WEIGHTS, write_weights
 from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import Shape
@@ -178,14 +179,57 @@ def _bytes(constant: NDArray[Any]) -> NDArray[np.ubyte]:
     return constant.reshape(-1).view(np.ubyte)
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class StoredConstants:
+    """The constants of a weight file, and those that a network makes of them.
+
+    Attributes:
+        stored: The constants in the file.
+        places: For each distinct constant of the network, its kind of memory and its number there.
+        made: For each constant that is not in the file: how it is made, the number of the constant
+            in the file, and its size in bytes.
+    """
+
+    stored: Sequence[NDArray[Any]]
+    places: Sequence[tuple[str, int]]
+    made: Sequence[tuple[Repacking, int, int]] = ()
+
+    @classmethod
+    def of(
+        cls, constants: Sequence[NDArray[Any]], repackings: Mapping[bytes, Repacking]
+    ) -> StoredConstants:
+        """Choose the constants of a file, by the digests of those that need not be in it."""
+        if not repackings:
+            own = [("CONSTANT", number) for number in range(len(constants))]
+            return cls(stored=constants, places=own)
+        stored: list[NDArray[Any]] = []
+        places: list[tuple[str, int]] = []
+        made: list[tuple[Repacking, int, int]] = []
+        for constant in constants:
+            repacking = repackings.get(digest_of(constant))
+            number = len(stored)
+            stored.append(constant if repacking is None else repacking.source)
+            if repacking is None:
+                places.append(("CONSTANT", number))
+            else:
+                places.append(("REPACKED", len(made)))
+                made.append((repacking, number, constant.nbytes))
+        return cls(stored=stored, places=places, made=made)
+
+
 class _TableWriter:
     """Writes the C header ``tables.h`` of ``runtime/tables.c``, with calls and tensors."""
 
     def __init__(
-        self, sequence: CallSequence, plan: MemoryPlan, loops: Mapping[str, Sequence[int]]
+        self,
+        sequence: CallSequence,
+        plan: MemoryPlan,
+        constants: StoredConstants,
+        loops: Mapping[str, Sequence[int]],
     ) -> None:
         self._sequence = sequence
         self._plan = plan
+        self._constants = constants
         self._loops = loops
         self._extents: list[int] = []
         self._strides: list[int] = []
@@ -227,7 +271,8 @@ class _TableWriter:
             "CALLS": len(calls),
             "COPIES": len(copies),
             "ARENA_SIZE": max(plan.arena_size, ALIGNMENT),
-            "CONSTANTS": len(plan.constants),
+            "CONSTANTS": len(self._constants.stored),
+            "REPACKINGS": len(self._constants.made),
         }
         symbols = dict.fromkeys(call.symbol for call in sequence.calls)
         names = "".join(f'"{call.kernel}\\n"\n' for call in sequence.calls)
@@ -244,8 +289,29 @@ class _TableWriter:
                 c_array("uint32_t", "sums", sums),
                 c_array("struct call", "calls", calls),
                 c_array("struct copy", "copies", copies),
+                *self._repackings(),
                 f"static const char kernels[] = {names};",
             )
+        )
+
+    def _repackings(self) -> tuple[str, str]:
+        """The C arrays ``repackings`` and ``places``, in which equal places come once."""
+        entries: list[str] = []
+        places: list[int] = []
+        firsts: dict[bytes, int] = {}
+        for repacking, number, size in self._constants.made:
+            own = np.concatenate([*repacking.rows, *repacking.columns])
+            first = firsts.setdefault(own.tobytes(), len(places))
+            if first == len(places):
+                places += own.tolist()
+            source = repacking.source
+            facts = number, source.itemsize, repacking.parts, repacking.stride
+            extents = repacking.rows.shape[1], repacking.columns.shape[1]
+            row = ", ".join(map(str, (*facts, *extents, first, size, source.nbytes)))
+            entries.append(f"{{{row}}}")
+        return (
+            c_array("struct repacking", "repackings", entries),
+            c_array("int32_t", "places", places),
         )
 
     def _place(self, tensor: Tensor) -> tuple[str, int, int]:
@@ -254,7 +320,7 @@ class _TableWriter:
         if storage.input is not None:
             return "INPUT", storage.input, tensor.offset
         if storage.constant is not None:
-            return "CONSTANT", self._plan.weights[storage], tensor.offset
+            return *self._constants.places[self._plan.weights[storage]], tensor.offset
         if storage in self._plan.output_storages:
             return "OUTPUT", self._plan.output_storages[storage], tensor.offset
         return "ARENA", 0, self._plan.arena[storage] + tensor.offset
@@ -304,12 +370,15 @@ class SequenceExecutable:
         loops: The extents of each function's parallel loops, by the function's symbol.
         layout: A number that identifies the layout in which the caller packs an operator's weights
             before a call. It is 0 if all weights are constants of the library.
+        repackings: How constants that need not be in the weight file are made of others, by their
+            digests.
     """
 
     kernels: Callable[[], bytes]
     sequence: CallSequence
     loops: Mapping[str, Sequence[int]]
     layout: int = 0
+    repackings: Mapping[bytes, Repacking] = attrs.field(factory=dict)
 
     def export_library(self, file_name: str) -> None:
         """Write a library's object files and, apart from them, its weights."""
@@ -317,10 +386,12 @@ class SequenceExecutable:
         own = bool(self.layout)
         # The caller packs each weight, even if some are equal.
         plan = plan_memory(self.sequence, deduplicate=not own)
-        sums = write_weights(plan.constants, Path(file_name).with_name(WEIGHTS), self.layout)
+        constants = StoredConstants.of(plan.constants, self.repackings)
+        sums = write_weights(constants.stored, Path(file_name).with_name(WEIGHTS), self.layout)
         if own:  # the caller replaces these weights
             sums = [0] * len(sums)
-        text = _TableWriter(self.sequence, plan, self.loops).text(self.layout, sums)
+        writer = _TableWriter(self.sequence, plan, constants, self.loops)
+        text = writer.text(self.layout, sums)
         with temporary_folder() as name:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")

@@ -128,12 +128,16 @@ class Candidates:
             problem = f"it cannot be compiled: {first_line(error)}"
             return Candidate(point=point, error=math.inf, problem=problem)
 
-    def _checked(self, point: Point, folder: Path, process: NetworkProcess) -> Candidate:
+    def _checked(self, point: Point, folder: Path | None, process: NetworkProcess) -> Candidate:
         answers = (sample.run(process.outputs) for sample in self.samples)
         check = compare_all(answers, self._expected, tolerance=self._bound, scales=self._scales)
         error = math.inf if check.max_relative_error is None else check.max_relative_error
         problem = check.problem or self.problem_of_metric(process.outputs)
         return Candidate(point=point, error=error, folder=folder, problem=problem)
+
+    def problem_of(self, point: Point, process: NetworkProcess) -> str | None:
+        """The reason why a network with the dtypes of a point must not be delivered, or None."""
+        return self._checked(point, None, process).problem
 
     def problem_of_metric(self, run: Run) -> str | None:
         """A sentence if dtypes lower the user's metric too much below that in float32, or None."""
@@ -255,6 +259,7 @@ class _TypedDelivery:
         )
         if best is not None and best.folder is not None:
             folder, result = best.folder, attrs.evolve(result, max_relative_error=best.error)
+            self._steps.problem_of = partial(self._candidates.problem_of, best.point)
         self._write_manifest(folder, best, result)
         return folder, result
 

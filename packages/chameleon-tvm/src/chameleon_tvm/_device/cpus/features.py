@@ -110,6 +110,30 @@ def used_features(target: Target) -> frozenset[str]:
     return target_features(target) & _reported_names(architecture_of(target))
 
 
+_OF_PERMISSIONS = {"amx": "amx-"}
+"""The prefix of the features that need a permission, by permission."""
+_UNUSED_IN_FLOAT32 = frozenset({"avx512fp16", "avxvnni"})
+"""Features of CPUs with AMX that kernels of float32 do not use. Some of AMD's CPUs lack them."""
+
+
+def target_without(target: str, permissions: frozenset[str], *, float32: bool) -> str:
+    """A target without the features that need permissions, so that code runs on more CPUs.
+
+    Args:
+        target: A canonical target of a CPU.
+        permissions: The permissions.
+        float32: Whether kernels compute in float32. Features that they do not use are left out too.
+    """
+    options = json.loads(target)
+    features = used_features(Target(options))
+    prefixes = tuple(_OF_PERMISSIONS[permission] for permission in permissions)
+    left_out = {feature for feature in features if feature.startswith(prefixes)}
+    if float32:
+        left_out |= features & _UNUSED_IN_FLOAT32
+    without = [f"-{feature}" for feature in sorted(left_out)]
+    return json.dumps({**options, "mattr": [*options.get("mattr", ()), *without]}, sort_keys=True)
+
+
 def unreported_features(target: Target) -> frozenset[str]:
     """The vector features of a target that Linux never reports, so a processor may lack them."""
     reported = _reported_names(architecture_of(target))

@@ -1,0 +1,113 @@
+/* Constants that other constants of the file of weights are moved to when a network is opened.
+ *
+ * A network whose kernels need tiles comes with kernels for vectors, which read the same weights in
+ * another order. So the file holds the weights once. compile/sequence/repacking.py finds the order.
+ */
+
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sequence.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define ALIGNMENT 64
+#define BAND 64 /* rows that a thread moves at a time: where they come from stays in its cache */
+
+/* One constant that is made of another one. */
+struct move {
+  const struct repacking *about;
+  const char *from;
+  char *to;
+};
+
+static float widened(uint16_t bits) {
+  uint32_t word = (uint32_t)bits << 16;
+  float number;
+  memcpy(&number, &word, sizeof(number));
+  return number;
+}
+
+/* The sum of the parts of a number, the smallest first. */
+static float joined(const uint16_t *parts, const struct repacking *about) {
+  float sum = 0;
+  for (int32_t part = about->parts; part-- > 0;) sum += widened(parts[part * about->stride]);
+  return sum;
+}
+
+static int move_band(int band, TVMParallelGroupEnv *environment, void *data) {
+  (void)environment;
+  const struct move *move = data;
+  const struct repacking *about = move->about;
+  const int32_t *to_rows = sequence.places + about->first, *from_rows = to_rows + about->rows;
+  const int32_t *to_columns = from_rows + about->rows, *from_columns = to_columns + about->columns;
+  int32_t start = band * BAND, end = start + BAND < about->rows ? start + BAND : about->rows;
+  for (int32_t column = 0; column < about->columns; ++column) {
+    for (int32_t row = start; row < end; ++row) {
+      size_t to = (size_t)to_rows[row] + (size_t)to_columns[column];
+      size_t from = (size_t)from_rows[row] + (size_t)from_columns[column];
+      if (about->parts > 0) {
+        ((float *)move->to)[to] = joined((const uint16_t *)move->from + from, about);
+      } else {
+        size_t bytes = (size_t)about->bytes;
+        memcpy(move->to + to * bytes, move->from + from * bytes, bytes);
+      }
+    }
+  }
+  return 0;
+}
+
+/* The weights are needed no more: give back the memory that their pages take in this process. */
+static void forget(const char *start, const char *end) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t first = ((uintptr_t)start + page - 1) / page * page, last = (uintptr_t)end / page * page;
+  if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
+}
+
+int repack(struct repacked *repacked, const struct weights *weights, const int *numbers,
+           struct pool *pool) {
+  *repacked = (struct repacked){0};
+  if (sequence.repacking_count == 0) return 0;
+  size_t size = HUGE_PAGE;
+  for (int32_t number = 0; number < sequence.repacking_count; ++number) {
+    size += ((size_t)sequence.repackings[number].size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+  repacked->constants = calloc((size_t)sequence.repacking_count, sizeof(*repacked->constants));
+  char *room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (repacked->constants == NULL || room == MAP_FAILED) {
+    if (room != MAP_FAILED) munmap(room, size);
+    free(repacked->constants);
+    *repacked = (struct repacked){0};
+    set_error("there is not enough memory for the weights");
+    return -1;
+  }
+  *repacked = (struct repacked){repacked->constants, room, size};
+  madvise(room, size, MADV_HUGEPAGE);
+  char *to = (char *)(((uintptr_t)room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+  for (int32_t number = 0; number < sequence.repacking_count; ++number) {
+    const struct repacking *about = &sequence.repackings[number];
+    struct tensor whole = {.position = about->constant, .size = about->needed};
+    char *from = constant_data(weights, numbers, &whole);
+    if (from == NULL) {
+      repacked_close(repacked);
+      set_error("the file does not hold the weights of this library");
+      return -1;
+    }
+    struct move move = {about, from, to};
+    pool_enter(pool);
+    pool_run(pool, 0, move_band, &move, (about->rows + BAND - 1) / BAND);
+    pool_leave(pool);
+    forget(from, from + about->needed);
+    repacked->constants[number] = to;
+    to += ((size_t)about->size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+  return 0;
+}
+
+void repacked_close(struct repacked *repacked) {
+  if (repacked->memory != NULL) munmap(repacked->memory, repacked->bytes);
+  free(repacked->constants);
+  *repacked = (struct repacked){0};
+}
