@@ -7,16 +7,34 @@ candidates picked by one noisy reading look evenly spread and are not, since mos
 good kernels lie on a few plateaus on which all are equally fast. Then it measures the ten in 16
 further fresh runs of the runner, in a new order each time. It prints the coefficient of variation
 of each candidate's cost over the runs and Kendall's tau between the rankings of every two runs.
+
+`python benchmarks/timing.py --tunings` instead tunes the operator twice with the runner's clock and
+twice without it, while a process spins on the last core during half of the time. Of each tuning it
+takes the fastest configuration of the search and the delivered one, which was timed in turns with
+its rivals. Then it times them all in turns on the cores as they are, and prints by how much the two
+tunings' kernels differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pipeline_job
-from chameleon_core.plugin_api import Runner
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._run_view import RunView
+from chameleon_core.plugin_api import Contender, Runner
 from scipy.stats import kendalltau
 
 
@@ -82,6 +100,68 @@ def close_candidates(
     return picked
 
 
+@contextlib.contextmanager
+def spinner(seconds: float) -> Iterator[None]:
+    """A process that spins on the last core, for ``seconds`` of every two times ``seconds``."""
+    core = max(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    process, ended = subprocess.Popen([sys.executable, "-c", code]), threading.Event()
+
+    def toggle() -> None:
+        signals = itertools.cycle((signal.SIGSTOP, signal.SIGCONT))
+        while not ended.wait(seconds):
+            process.send_signal(next(signals))
+
+    thread = threading.Thread(target=toggle)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        process.kill()
+        process.wait()
+
+
+def tuned(arguments: argparse.Namespace, *, clock: bool) -> tuple[dict[str, tuple[int, ...]], str]:
+    """The configurations that a search and its run choose, and what the run met."""
+    with tempfile.TemporaryDirectory() as folder, spinner(arguments.spin_seconds):
+        overrides = ["space=template", "baselines=[]", f"runner.clock={str(clock).lower()}"]
+        overrides += [*arguments.overrides, f"output={folder}"]
+        result = run_pipeline(load_pipeline(arguments.pipeline, overrides))
+        with RunView(Path(folder)) as view:
+            measured = [m for m in view.operators[0].measurements if m.ok]
+        (operator,) = result.operators
+        fastest = min(measured, key=lambda m: m.cost).config
+        return {"search": fastest, "run": operator.config or fastest}, result.disturbance.clock
+
+
+def compare_tunings(arguments: argparse.Namespace) -> None:
+    """Tune twice with and twice without the clock, and print how much the results differ."""
+    chosen, states = {}, []
+    for number, clock in itertools.product((1, 2), (True, False)):
+        configs, met = tuned(arguments, clock=clock)
+        states += [met] if met else []
+        chosen |= {(clock, by, number): config for by, config in configs.items()}
+    subject = pipeline_job.subject_of(arguments)
+    distinct = list(dict.fromkeys(chosen.values()))
+    with subject.runner() as runner:
+        contenders = [
+            Contender(name=str(config), stage=subject.reference, config=config)
+            for config in distinct
+        ]
+        times = dict(zip(distinct, runner.compare(subject.task, contenders), strict=True))
+    seconds = {config: measurement.cost for config, measurement in times.items()}
+    numbers: dict[str, object] = {"operator": subject.task.name, "states": states}
+    for clock, by in itertools.product((True, False), ("search", "run")):
+        pair = [seconds[chosen[clock, by, number]] for number in (1, 2)]
+        title = f"{'with' if clock else 'without'}_clock_{by}"
+        numbers[f"{title}_microseconds"] = [round(1e6 * each, 1) for each in pair]
+        numbers[f"{title}_difference"] = max(pair) / min(pair) - 1.0
+        numbers[f"{title}_over_best"] = max(pair) / min(seconds.values()) - 1.0
+    pipeline_job.report(arguments, numbers)
+
+
 def main() -> None:
     """Parse the arguments, measure, print."""
     parser = pipeline_job.parser(__doc__.splitlines()[0])
@@ -92,7 +172,14 @@ def main() -> None:
     parser.add_argument(
         "--picking-runs", type=int, default=4, help="fresh runs that the ten are picked by"
     )
+    parser.add_argument("--tunings", action="store_true", help="compare tunings and their clock")
+    parser.add_argument(
+        "--spin-seconds", type=float, default=5.0, help="how long the process spins and rests"
+    )
     arguments = parser.parse_args()
+    if arguments.tunings:
+        compare_tunings(arguments)
+        return
     subject = pipeline_job.subject_of(arguments)
     configs = close_candidates(subject, arguments)
     generator = np.random.default_rng(arguments.seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from chameleon_core.plugin_api import FailureKind, Measurement
 from chameleon_runners._engine.deadlines import Deadlines
 from chameleon_runners._engine.references import Reference
 from chameleon_runners._engine.workers import BuilderPool, EndReason, Worker, WorkerEnd, WorkerPool
+from chameleon_runners._speed import usual_share
 from chameleon_runners._timing import TimingPolicy, counted_repeats
 from chameleon_runners._timing_options import TimingOptions
 from chameleon_runners._worker.protocol import Message
@@ -37,6 +39,8 @@ class CandidateRun:
         repeats: mean seconds per run of each repeat.
         turn_repeats: the same for repeats in turns with other fast candidates.
         disturbed: the same for repeats in turns during which a thread lost its core.
+        speeds: speeds of the cores at the first timing, relative to the usual speed.
+        turn_speeds: the same for turns.
         turns: the number of turns.
         failure: the measurement, if the candidate failed after it was timed.
     """
@@ -52,18 +56,32 @@ class CandidateRun:
     repeats: tuple[float, ...] = ()
     turn_repeats: list[float] = attrs.field(factory=list)
     disturbed: list[float] = attrs.field(factory=list)
+    speeds: tuple[float, ...] = ()
+    turn_speeds: list[float] = attrs.field(factory=list)
     turns: int = 0
     failure: Measurement | None = None
 
     @property
     def fastest(self) -> float:
-        """The candidate's seconds per run in its fastest repeat; infinity without any repeat."""
+        """The candidate's seconds per run in its fastest repeat, at the usual speed of the cores.
+
+        The value is infinity without any repeat.
+        """
+        return self._shortest * usual_share((*self.speeds, *self.turn_speeds))
+
+    @property
+    def first_cost(self) -> float:
+        """Median of the repeats of the first timing in seconds, at the usual speed of the cores."""
+        return statistics.median(self.repeats) * usual_share(self.speeds)
+
+    @property
+    def _shortest(self) -> float:
         return min((*self.repeats, *self.turn_repeats, *self.disturbed), default=math.inf)
 
     @property
     def repeat_seconds(self) -> float:
         """The seconds that one repeat of the candidate takes; infinity without any repeat."""
-        return max(1, self.number) * self.fastest
+        return max(1, self.number) * self._shortest
 
     @property
     def build_command(self) -> Message:
@@ -100,21 +118,26 @@ class CandidateRun:
         """Remove all repeats that were taken in turns."""
         self.turn_repeats.clear()
         self.disturbed.clear()
+        self.turn_speeds.clear()
         self.turns = 0
 
     def merge_turns(self) -> None:
         """Merge the repeats of turns into ``repeats``."""
         self.repeats = counted_repeats((*self.repeats, *self.turn_repeats), self.disturbed)
+        self.speeds = (*self.speeds, *self.turn_speeds)
         self.clear_turns()
 
     def succeeded(self) -> Measurement:
         """The measurement of a candidate that was timed.
 
         After turns, only their repeats count, because only these compare fairly with other
-        candidates.
+        candidates. They are scaled to the usual speed of the cores.
         """
         seconds = counted_repeats(self.turn_repeats, self.disturbed) if self.turns else self.repeats
-        return self._measured(seconds=seconds, max_relative_error=self.error)
+        share = usual_share(self.turn_speeds if self.turns else self.speeds)
+        return self._measured(
+            seconds=tuple(share * each for each in seconds), max_relative_error=self.error
+        )
 
     def failed(self, kind: FailureKind, message: str, *, error: float | None = None) -> Measurement:
         """The measurement of a candidate that failed."""

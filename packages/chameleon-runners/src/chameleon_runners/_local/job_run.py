@@ -7,7 +7,6 @@ Several jobs with one configuration each are built at the same time, each in one
 from __future__ import annotations
 
 import contextlib
-import statistics
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -39,6 +38,10 @@ _SMALL_BATCH = 8
 _MARGIN_FACTORS = (40.0, 40.0, 8.0, 3.0)
 """Factors on the option ``leader_margin`` after each of the first rounds, in which a candidate may
 have been disturbed."""
+
+
+_MOST_RETRIES = 2
+"""The largest number of times that a first timing is repeated because the speed changed."""
 
 
 class Rounds:
@@ -122,7 +125,7 @@ class Rounds:
 
     def _record_timings(self, candidates: Iterable[CandidateRun]) -> None:
         self.repeat_timings += [
-            (statistics.median(candidate.repeats), candidate.succeeded().cost)
+            (candidate.first_cost, candidate.succeeded().cost)
             for candidate in candidates
             if candidate.turns
         ]
@@ -203,9 +206,26 @@ class TimingPhase:
             if worker is None or not context.pool.is_alive(worker):
                 self._requeue(candidate)
                 continue
-            message = context.measure_command(candidate, best=self._best, cores=context.clock_cores)
-            event = context.clock(worker, message, context.deadlines.run(self._best))
+            event = self._first_timing(candidate, worker)
             yield from self._finish(self._first_timed(candidate, event))
+
+    def _first_timing(self, candidate: CandidateRun, worker: Worker) -> WorkerEvent:
+        """Check and time a candidate, again if the cores changed their speed."""
+        context, speed = self._context, self._context.disturbance.speed
+        for attempt in range(1 + _MOST_RETRIES):
+            best = speed.at_present(self._best)
+            message = context.measure_command(candidate, best=best, cores=context.clock_cores)
+            event = context.clock(
+                worker, {**message, "clock": context.options.clock}, context.deadlines.run(best)
+            )
+            if not event.ok or event.reply is None:
+                break
+            speeds = speed.speeds(event.reply["clock"])
+            candidate.speeds = speeds or ()
+            if speeds is not None or attempt == _MOST_RETRIES:
+                break
+            speed.timed_again += 1
+        return event
 
     def waiting_in(self, worker: Worker) -> list[CandidateRun]:
         """The built candidates in a worker that wait to be timed."""
@@ -259,7 +279,7 @@ class TimingPhase:
         candidate.repeats = tuple(reply["seconds"])
         candidate.number = reply["number"]
         candidate.error = reply["error"]
-        self._best = min(self._best, float(np.median(candidate.repeats)))
+        self._best = min(self._best, candidate.first_cost)
         return self._rounds.admit(candidate)
 
     @staticmethod
@@ -275,14 +295,19 @@ class TimingPhase:
         if worker is None or not context.pool.is_alive(worker):
             candidate.worker = None
             return
-        message = context.turn_command(candidate)
+        message = {**context.turn_command(candidate), "clock": context.options.clock}
         event = context.clock(worker, message, context.options.run_timeout)
         if event.end is not None:
             candidate.worker = None
             if not event.end.killed_externally:
                 candidate.failure = candidate.ended(event.end, building=False)
         elif event.reply is not None and event.reply["status"] == "ok":
-            candidate.add_turn(event.reply["seconds"], event.reply["disturbed"])
+            seconds, disturbed = event.reply["seconds"], event.reply["disturbed"]
+            speeds = context.disturbance.speed.speeds(event.reply["clock"])
+            if speeds is None:
+                seconds, disturbed = (), (*seconds, *disturbed)
+            candidate.add_turn(seconds, disturbed)
+            candidate.turn_speeds.extend(speeds or ())
             candidate.run_seconds += event.reply["elapsed"]
         elif event.reply is not None:
             candidate.failure = candidate.failed_reply(event.reply, worker.log)
