@@ -8,11 +8,12 @@ good kernels lie on a few plateaus on which all are equally fast. Then it measur
 further fresh runs of the runner, in a new order each time. It prints the coefficient of variation
 of each candidate's cost over the runs and Kendall's tau between the rankings of every two runs.
 
-`python benchmarks/timing.py --tunings` instead tunes the operator twice with the runner's clock and
-twice without it, while a process spins on the last core during half of the time. Of each tuning it
-takes the fastest configuration of the search and the delivered one, which was timed in turns with
-its rivals. Then it times them all in turns on the cores as they are, and prints by how much the two
-tunings' kernels differ.
+`python benchmarks/timing.py --tunings` instead measures the same random candidates four times, in
+batches: twice with the runner's clock and twice without it. A process spins on the last core during
+half of the time. The two tunings of a kind begin with spinning and with rest. Each chooses a kernel
+by the times of its batches, and one by a last batch of the closest kernels, as a run does at its
+end. The benchmark then times all chosen kernels in turns, and prints by how much the shortest
+times differ.
 """
 
 from __future__ import annotations
@@ -24,16 +25,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pipeline_job
-from chameleon_core._loop.run import run_pipeline
-from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._run_view import RunView
+from chameleon_core._loop.end.comparison import close_measurements
 from chameleon_core.plugin_api import Contender, Runner
 from scipy.stats import kendalltau
 
@@ -101,17 +98,23 @@ def close_candidates(
 
 
 @contextlib.contextmanager
-def spinner(seconds: float) -> Iterator[None]:
-    """A process that spins on the last core, for ``seconds`` of every two times ``seconds``."""
+def spinner(seconds: float, *, spinning: bool) -> Iterator[None]:
+    """A process that spins on the last core, for ``seconds`` of every two times ``seconds``.
+
+    It begins with spinning or with rest.
+    """
     core = max(os.sched_getaffinity(0))
     code = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
     process, ended = subprocess.Popen([sys.executable, "-c", code]), threading.Event()
 
     def toggle() -> None:
-        signals = itertools.cycle((signal.SIGSTOP, signal.SIGCONT))
+        order = (signal.SIGSTOP, signal.SIGCONT) if spinning else (signal.SIGCONT, signal.SIGSTOP)
+        signals = itertools.cycle(order)
         while not ended.wait(seconds):
             process.send_signal(next(signals))
 
+    if not spinning:
+        process.send_signal(signal.SIGSTOP)
     thread = threading.Thread(target=toggle)
     thread.start()
     try:
@@ -123,27 +126,34 @@ def spinner(seconds: float) -> Iterator[None]:
         process.wait()
 
 
-def tuned(arguments: argparse.Namespace, *, clock: bool) -> tuple[dict[str, tuple[int, ...]], str]:
-    """The configurations that a search and its run choose, and what the run met."""
-    with tempfile.TemporaryDirectory() as folder, spinner(arguments.spin_seconds):
-        overrides = ["space=template", "baselines=[]", f"runner.clock={str(clock).lower()}"]
-        overrides += [*arguments.overrides, f"output={folder}"]
-        result = run_pipeline(load_pipeline(arguments.pipeline, overrides))
-        with RunView(Path(folder)) as view:
-            measured = [m for m in view.operators[0].measurements if m.ok]
-        (operator,) = result.operators
-        fastest = min(measured, key=lambda m: m.cost).config
-        return {"search": fastest, "run": operator.config or fastest}, result.disturbance.clock
+def tuned(
+    subject: pipeline_job.Subject, arguments: argparse.Namespace, *, spinning: bool
+) -> tuple[dict[str, tuple[int, ...]], str]:
+    """The fastest of some candidates by their batches, and by a last batch of the close ones.
+
+    The candidates are the same each time, so that two tunings differ by their times alone.
+    """
+    configs, measured = subject.draw(arguments.drawn, arguments.seed), []
+    with subject.runner() as runner, spinner(arguments.spin_seconds, spinning=spinning):
+        for start in range(0, len(configs), runner.batch_size):
+            best = min((m.cost for m in measured), default=float("inf"))
+            batch = configs[start : start + runner.batch_size]
+            measured += runner.measure(subject.job(batch, best))
+        close = close_measurements(measured)
+        again = runner.measure(subject.job([m.config for m in close], close[0].cost))
+        last = min(again, key=lambda m: m.cost)
+        return {"batches": close[0].config, "last": last.config}, runner.disturbance().clock
 
 
 def compare_tunings(arguments: argparse.Namespace) -> None:
     """Tune twice with and twice without the clock, and print how much the results differ."""
     chosen, states = {}, []
     for number, clock in itertools.product((1, 2), (True, False)):
-        configs, met = tuned(arguments, clock=clock)
+        arguments.overrides.append(f"runner.clock={str(clock).lower()}")
+        subject = pipeline_job.subject_of(arguments)
+        configs, met = tuned(subject, arguments, spinning=number == 1)
         states += [met] if met else []
         chosen |= {(clock, by, number): config for by, config in configs.items()}
-    subject = pipeline_job.subject_of(arguments)
     distinct = list(dict.fromkeys(chosen.values()))
     with subject.runner() as runner:
         contenders = [
@@ -151,11 +161,11 @@ def compare_tunings(arguments: argparse.Namespace) -> None:
             for config in distinct
         ]
         times = dict(zip(distinct, runner.compare(subject.task, contenders), strict=True))
-    seconds = {config: measurement.cost for config, measurement in times.items()}
+    seconds = {config: min(measurement.seconds) for config, measurement in times.items()}
     numbers: dict[str, object] = {"operator": subject.task.name, "states": states}
-    for clock, by in itertools.product((True, False), ("search", "run")):
+    for clock, by in itertools.product((True, False), ("batches", "last")):
         pair = [seconds[chosen[clock, by, number]] for number in (1, 2)]
-        title = f"{'with' if clock else 'without'}_clock_{by}"
+        title = f"{'with' if clock else 'without'}_clock_by_{by}"
         numbers[f"{title}_microseconds"] = [round(1e6 * each, 1) for each in pair]
         numbers[f"{title}_difference"] = max(pair) / min(pair) - 1.0
         numbers[f"{title}_over_best"] = max(pair) / min(seconds.values()) - 1.0

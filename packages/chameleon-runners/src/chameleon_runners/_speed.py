@@ -10,81 +10,85 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 SAME = 1.2
-"""Factor between two speeds up to which they count as the same. Readings of the clock differ by
-this factor on a busy machine, although the fastest repeats of a kernel do not."""
+"""Factor between two readings of a clock up to which the speed counts as the same. On a busy
+machine, readings differ by this factor, although the fastest repeats of a kernel do not."""
 
 SLOWEST = 0.4
 """The lowest speed, relative to the usual one, at which times are scaled. Two threads of a physical
 core are at most half as fast as two cores. During a slower reading, a thread had lost its core."""
 
 _SETTLED = 20
-"""Number of readings from which the usual speed follows."""
+"""Number of readings from which the rate of a speed follows."""
 
 
-def are_same(speed: float, other: float) -> bool:
-    """Whether two speeds are the same, except for noise."""
-    return max(speed, other) <= SAME * min(speed, other)
+def _are_same(rate: float, other: float) -> bool:
+    return max(rate, other) <= SAME * min(rate, other)
 
 
-def usual_share(speeds: Sequence[float]) -> float:
-    """The factor by which the repeats of a kernel are scaled to the usual speed of the cores.
+@attrs.define(eq=False)
+class _Speed:
+    """A speed at which the cores computed during some timings."""
 
-    Other programs make a reading of the clock slower, never faster. So the second fastest reading
-    counts, as the fastest repeats of a kernel do.
+    _readings: list[float] = attrs.field(factory=list)
 
-    Args:
-        speeds: readings of the clock during the repeats, relative to the usual speed.
-    """
-    speed = second_fastest(speeds) if speeds else 1.0
-    return 1.0 if are_same(speed, 1.0) else speed
+    @property
+    def rate(self) -> float:
+        """Operations per second. Other programs make a reading slower, never faster."""
+        return max(self._readings)
 
-
-def second_fastest(speeds: Sequence[float]) -> float:
-    """The second largest of some speeds, or the only one."""
-    return sorted(speeds)[-2:][0]
+    def add(self, rates: Sequence[float]) -> None:
+        """Add readings, until the rate is settled."""
+        if len(self._readings) < _SETTLED:
+            self._readings += rates
 
 
 class SpeedLog:
     """The readings of clocks around the timings of a runner.
 
-    The usual speed is that of the first readings, and then stays the same, so that all times of the
-    runner are comparable.
+    The usual speed is that of the first timing, and stays the same, so that all times of the runner
+    are comparable.
 
     Attributes:
         timed_again: the number of timings that were repeated because the speed changed.
     """
 
     def __init__(self) -> None:
-        self._first: dict[str, list[float]] = {}
+        self._speeds: dict[str, list[_Speed]] = {}
         self._present = 1.0
         self._counts: dict[str, Counter[str]] = {}
         self.timed_again = 0
 
-    def speeds(self, clock: Sequence[Any] | None) -> tuple[float, ...] | None:
-        """The speeds before and after a timing, relative to the usual speed.
+    def relative_speed(self, clock: Sequence[Any] | None) -> float | None:
+        """The speed of the cores during a timing, relative to the usual speed.
 
         Args:
-            clock: the reply of a worker: the name of the instructions, and their rates before and
-                after the timing. None without a clock.
+            clock: the reply of a worker: the name of the instructions, and their rates in
+                operations per second before and after the timing. None without a clock.
 
         Returns:
-            The speeds; none without a clock. None if the speed changed during the timing, or if a
+            The speed, 1 without a clock. None if the speed changed during the timing, or if a
             thread had lost its core.
         """
         if clock is None:
-            return ()
+            return 1.0
         name, before, after = clock
-        first = self._first.setdefault(name, [])
-        if len(first) < _SETTLED:
-            first += [before, after]
-        usual = second_fastest(first)
-        counts = self._counts.setdefault(name, Counter())
+        speeds, counts = self._speeds.setdefault(name, []), self._counts.setdefault(name, Counter())
         counts[f"{max(before, after) / 1e9:.2g}"] += 1
-        if min(before, after) < SLOWEST * usual or not are_same(before, after):
+        if not _are_same(before, after):
             return None
-        self._present = usual_share((before / usual, after / usual))
-        return before / usual, after / usual
+        if speeds and min(before, after) < SLOWEST * speeds[0].rate:
+            return None
+        rate = max(before, after)
+        speed = next((each for each in speeds if _are_same(rate, each.rate)), None)
+        if speed is None:
+            speed = _Speed()
+            speeds.append(speed)
+        speed.add([before, after])
+        self._present = speed.rate / speeds[0].rate
+        return self._present
 
     def at_present(self, usual_seconds: float) -> float:
         """The present time of a kernel in seconds, from its time at the usual speed."""

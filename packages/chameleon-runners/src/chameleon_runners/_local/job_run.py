@@ -7,6 +7,7 @@ Several jobs with one configuration each are built at the same time, each in one
 from __future__ import annotations
 
 import contextlib
+import statistics
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -125,7 +126,7 @@ class Rounds:
 
     def _record_timings(self, candidates: Iterable[CandidateRun]) -> None:
         self.repeat_timings += [
-            (candidate.first_cost, candidate.succeeded().cost)
+            (statistics.median(candidate.repeats), candidate.succeeded().cost)
             for candidate in candidates
             if candidate.turns
         ]
@@ -220,9 +221,9 @@ class TimingPhase:
             )
             if not event.ok or event.reply is None:
                 break
-            speeds = speed.speeds(event.reply["clock"])
-            candidate.speeds = speeds or ()
-            if speeds is not None or attempt == _MOST_RETRIES:
+            relative = speed.relative_speed(event.reply["clock"])
+            candidate.speed = relative or 1.0
+            if relative is not None or attempt == _MOST_RETRIES:
                 break
             speed.timed_again += 1
         return event
@@ -276,10 +277,10 @@ class TimingPhase:
 
     def _timed(self, candidate: CandidateRun, reply: Message) -> list[CandidateRun]:
         self._context.deadlines.ran(candidate.run_seconds)
-        candidate.repeats = tuple(reply["seconds"])
+        candidate.repeats = tuple(candidate.speed * seconds for seconds in reply["seconds"])
         candidate.number = reply["number"]
         candidate.error = reply["error"]
-        self._best = min(self._best, candidate.first_cost)
+        self._best = min(self._best, float(np.median(candidate.repeats)))
         return self._rounds.admit(candidate)
 
     @staticmethod
@@ -302,12 +303,8 @@ class TimingPhase:
             if not event.end.killed_externally:
                 candidate.failure = candidate.ended(event.end, building=False)
         elif event.reply is not None and event.reply["status"] == "ok":
-            seconds, disturbed = event.reply["seconds"], event.reply["disturbed"]
-            speeds = context.disturbance.speed.speeds(event.reply["clock"])
-            if speeds is None:
-                seconds, disturbed = (), (*seconds, *disturbed)
-            candidate.add_turn(seconds, disturbed)
-            candidate.turn_speeds.extend(speeds or ())
+            speed = context.disturbance.speed.relative_speed(event.reply["clock"])
+            candidate.add_turn(event.reply["seconds"], event.reply["disturbed"], speed=speed)
             candidate.run_seconds += event.reply["elapsed"]
         elif event.reply is not None:
             candidate.failure = candidate.failed_reply(event.reply, worker.log)

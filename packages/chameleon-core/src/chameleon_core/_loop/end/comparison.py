@@ -338,7 +338,7 @@ def _timed_together(
     taken in turns. If the fastest configuration has no close rival, nothing is timed.
     """
     space, row = task_run.space_ref, task_run.records.stored.id
-    close = _close(measurements)
+    close = close_measurements(measurements)
     several_batches = len(measurements) > run.batch_size
     in_turns = run.runner.measures_hardware and run.runner.lanes == 0
     if len(close) < 2 or not (several_batches and in_turns):  # noqa: PLR2004 - a pair
@@ -363,8 +363,8 @@ def _timed_together(
     return comparison
 
 
-def _close(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """The fastest configuration and those nearly as fast, fastest first."""
+def close_measurements(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """The fastest configuration of a task and those nearly as fast, fastest first."""
     valid = sorted((m for m in measurements if m.ok), key=lambda m: m.cost)
     return [m for m in valid if m.cost <= NEARLY * valid[0].cost][:_MOST_CLOSE]
 
