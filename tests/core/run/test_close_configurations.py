@@ -46,9 +46,10 @@ def test_the_fastest_in_one_batch_is_chosen_once(unsteady, tmp_path):
         task = operator.stored.task
         comparison = view.store.comparison(operator.stored.id)
     ((measured,)) = measurements_in(result.folder).values()
-    close = [m.config for m in close_measurements(measured)]
+    close = [contender.config for contender in comparison.contenders]
     assert 2 <= len(close) <= 6
-    assert [contender.config for contender in comparison.contenders] == close
+    costs = {m.config: m.cost for m in measured}
+    assert [costs[config] for config in close] == [m.cost for m in close_measurements(measured)]
     truth = {config: synthetic_cost(task, config) for config in close}
     assert operator.result.config == min(close, key=truth.get)
     lines = logged(tmp_path)
