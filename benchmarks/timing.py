@@ -28,6 +28,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 import pipeline_job
 from chameleon_core._loop.end.comparison import close_measurements
@@ -140,8 +141,8 @@ def tuned(
             batch = configs[start : start + runner.batch_size]
             measured += runner.measure(subject.job(batch, best))
         close = close_measurements(measured)
-        again = runner.measure(subject.job([m.config for m in close], close[0].cost))
-        last = min(again, key=lambda m: m.cost)
+        job = subject.job([m.config for m in close], close[0].cost)
+        last = min(runner.measure(attrs.evolve(job, final=True)), key=lambda m: m.cost)
         return {"batches": close[0].config, "last": last.config}, runner.disturbance().clock
 
 

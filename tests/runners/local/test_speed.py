@@ -170,6 +170,14 @@ def test_readings_during_which_a_thread_lost_its_core_say_nothing():
     assert log.relative_speed(["fma", 0.45 * RATE, 0.49 * RATE]) == 0.5  # noise
 
 
+def test_a_continued_run_keeps_its_usual_speed():
+    first, second = SpeedLog(), SpeedLog()
+    assert first.relative_speed(["fma", RATE, 0.95 * RATE]) == 1.0
+    second.resume(first.usual)
+    assert second.relative_speed(["fma", 0.5 * RATE, 0.5 * RATE]) == 0.5
+    assert second.usual == {"fma": RATE}
+
+
 def test_each_kind_of_instruction_has_its_own_usual_speed():
     log = SpeedLog()
     assert log.relative_speed(["tiles", 10 * RATE, 10 * RATE]) == 1.0

@@ -48,8 +48,8 @@ class _Speed:
 class SpeedLog:
     """The readings of clocks around the timings of a runner.
 
-    The usual speed is that of the first timing, and stays the same, so that all times of the runner
-    are comparable.
+    The usual speed is that of the run's first timing, and stays the same, so that all times are
+    comparable.
 
     Attributes:
         timed_again: the number of timings that were repeated because the speed changed.
@@ -93,6 +93,15 @@ class SpeedLog:
     def at_present(self, usual_seconds: float) -> float:
         """The present time of a kernel in seconds, from its time at the usual speed."""
         return usual_seconds / self._present
+
+    @property
+    def usual(self) -> Mapping[str, float]:
+        """By instructions, the operations per second at the usual speed."""
+        return {name: speeds[0].rate for name, speeds in self._speeds.items() if speeds}
+
+    def resume(self, usual: Mapping[str, float]) -> None:
+        """Use the usual speeds of an earlier process of the run."""
+        self._speeds = {name: [_Speed([rate] * _SETTLED)] for name, rate in usual.items()}
 
     @property
     def counts(self) -> Mapping[str, Mapping[str, int]]:

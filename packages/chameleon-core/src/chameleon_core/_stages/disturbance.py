@@ -21,7 +21,7 @@ _SAME_SPEED = 1.2
 class Disturbance:
     """How much other programs disturbed the timing of a run.
 
-    All attributes are sums, so the disturbances of several processes can be added.
+    Attributes are sums, so the disturbances of several processes can be added.
 
     Attributes:
         core_seconds: the wall-clock time of timing in seconds, times the number of cores in use.
@@ -34,6 +34,8 @@ class Disturbance:
         speeds: the number of timings at each speed of the cores. The outer keys are names of
             instructions, the inner keys are rates in 10**9 operations per second as text, from
             ``Kernel.clock``.
+        usual_speeds: by instructions, the operations per second at the usual speed, to which times
+            are scaled. A sum has those of the first process.
         timed_again: the number of timings that were repeated because the speed changed.
     """
 
@@ -43,6 +45,7 @@ class Disturbance:
     pairs: int = 0
     kept: int = 0
     speeds: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
+    usual_speeds: Mapping[str, float] = attrs.field(factory=dict)
     timed_again: int = 0
 
     def __add__(self, other: Self) -> Self:
@@ -50,13 +53,14 @@ class Disturbance:
         sums = {
             name: value + theirs[name]
             for name, value in attrs.asdict(self).items()
-            if name != "speeds"
+            if not isinstance(value, Mapping)
         }
         speeds = {
             name: dict(Counter(self.speeds.get(name, {})) + Counter(other.speeds.get(name, {})))
             for name in (*self.speeds, *other.speeds)
         }
-        return type(self)(**sums, speeds=speeds)
+        usual = {**other.usual_speeds, **self.usual_speeds}
+        return type(self)(**sums, speeds=speeds, usual_speeds=usual)
 
     @property
     def stolen(self) -> float | None:

@@ -50,6 +50,7 @@ class LocalDisturbance:
             pairs=self._pairs,
             kept=self._kept,
             speeds={name: dict(counts) for name, counts in self.speed.counts.items()},
+            usual_speeds=self.speed.usual,
             timed_again=self.speed.timed_again,
         )
 

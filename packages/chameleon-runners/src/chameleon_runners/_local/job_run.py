@@ -53,9 +53,10 @@ class Rounds:
             the turns, in seconds.
     """
 
-    def __init__(self, options: LocalOptions, best_seconds: float) -> None:
+    def __init__(self, options: LocalOptions, best_seconds: float, *, final: bool = False) -> None:
         self._options = options
         self._best = best_seconds
+        self._final = final
         self._admitted = 0
         # Made now, since NumPy's import of its generators can swallow Ctrl+C.
         self._generator = np.random.default_rng(0)
@@ -83,8 +84,10 @@ class Rounds:
     ) -> Iterator[CandidateRun]:
         """Time the candidates in turns, and yield each when its time is known well enough."""
         least_for_size = max(len(_MARGIN_FACTORS), self._admitted // _CANDIDATES_PER_ROUND)
-        most = min(self._options.leader_rounds, max(_SMALL_BATCH, self._admitted))
-        least = min(_LEAST_ROUNDS, least_for_size, most)
+        most = self._options.leader_rounds
+        if not self._final:
+            most = min(most, max(_SMALL_BATCH, self._admitted))
+        least = min(_LEAST_ROUNDS, most if self._final else least_for_size, most)
         done = 0
         while done < most and not stopped():
             candidates = self.candidates if done < least else self._unsettled()
@@ -157,13 +160,14 @@ class TimingPhase:
         failed: Callable[[Measurement], None],
         best_seconds: float,
         stopped: Callable[[], bool],
+        final: bool = False,
     ) -> None:
         self._context = context
         self._pending = pending
         self._failed = failed
         self._best = best_seconds
         self._stopped = stopped
-        self._rounds = Rounds(context.options, best_seconds)
+        self._rounds = Rounds(context.options, best_seconds, final=final)
         self.built: deque[CandidateRun] = deque()
         self.memory_exceeded = False
 
@@ -323,7 +327,7 @@ class LocalJobRun:
         if context.options.leader_rounds > 1 and len(job.configs) <= context.options.leaders:
             # The rounds time all kernels again, so the repeats of the first timing need not agree.
             policy = attrs.evolve(context.policy, max_repeats=context.policy.min_repeats)
-            if len(job.configs) <= _SMALL_BATCH:
+            if len(job.configs) <= _SMALL_BATCH and not job.final:
                 policy = attrs.evolve(policy, turn_seconds=policy.turn_seconds / 2.0)
             context = attrs.evolve(context, policy=policy)
         self._context = context
@@ -340,6 +344,7 @@ class LocalJobRun:
             failed=self._finished.append,
             best_seconds=job.best_seconds,
             stopped=lambda: self._stopped,
+            final=job.final,
         )
         self._build_phase = BuildPhase(
             preparation=JobPreparation(stage=job.space, task=job.task, context=context),

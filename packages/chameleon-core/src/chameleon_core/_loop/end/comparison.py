@@ -352,6 +352,7 @@ def _timed_together(
         space=space,
         configs=[m.config for m in close],
         best_seconds=close[0].cost,
+        final=True,
     )
     again = {m.config: m for m in run.runner.measure(job)}
     if not any(m.ok for m in again.values()):
