@@ -180,9 +180,10 @@ def test_a_continued_run_keeps_its_usual_speed():
 
 def test_each_kind_of_instruction_has_its_own_usual_speed():
     log = SpeedLog()
-    assert log.relative_speed(["tiles", 10 * RATE, 10 * RATE]) == 1.0
+    assert log.relative_speed(["tiles", 10.1 * RATE, 10.1 * RATE]) == 1.0
     assert log.relative_speed(["fma", RATE, RATE]) == 1.0
     assert log.relative_speed(None) == 1.0
+    assert log.counts == {"tiles": {"2600": 1}, "fma": {"260": 1}}
 
 
 @pytest.mark.parametrize("fast_turn", [0, 1, 2])

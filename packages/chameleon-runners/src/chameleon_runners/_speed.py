@@ -76,7 +76,8 @@ class SpeedLog:
             return 1.0
         name, before, after = clock
         speeds, counts = self._speeds.setdefault(name, []), self._counts.setdefault(name, Counter())
-        counts[f"{max(before, after) / 1e9:.2g}"] += 1
+        # Two digits, since readings differ in the third.
+        counts[f"{float(f'{max(before, after) / 1e9:.2g}'):g}"] += 1
         if not _are_same(before, after):
             return None
         if speeds and min(before, after) < SLOWEST * speeds[0].rate:
