@@ -156,7 +156,9 @@ def compare_tunings(arguments: argparse.Namespace) -> None:
         states += [met] if met else []
         chosen |= {(clock, by, number): config for by, config in configs.items()}
     distinct = list(dict.fromkeys(chosen.values()))
-    with subject.runner() as runner:
+    # On a busy machine, few of the rounds are undisturbed.
+    arguments.overrides.append("runner.compare_rounds=100")
+    with pipeline_job.subject_of(arguments).runner() as runner:
         contenders = [
             Contender(name=str(config), stage=subject.reference, config=config)
             for config in distinct

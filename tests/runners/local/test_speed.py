@@ -17,7 +17,7 @@ from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._speed import SpeedLog
 from chameleon_runners._timing import TimingPolicy
 from chameleon_runners._worker.command_handler import CommandHandler
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 FAST, SHARED = 1.0, 0.5
@@ -131,6 +131,7 @@ def split(kernels, size=4):
     return [kernels[start : start + size] for start in range(0, len(kernels), size)]
 
 
+@settings(max_examples=40)
 @given(KERNELS, STRETCHES, st.booleans())
 def test_a_machine_with_two_speeds_ranks_kernels_like_a_steady_one(kernels, stretches, slow_first):
     if slow_first:
