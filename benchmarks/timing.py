@@ -7,16 +7,32 @@ candidates picked by one noisy reading look evenly spread and are not, since mos
 good kernels lie on a few plateaus on which all are equally fast. Then it measures the ten in 16
 further fresh runs of the runner, in a new order each time. It prints the coefficient of variation
 of each candidate's cost over the runs and Kendall's tau between the rankings of every two runs.
+
+`python benchmarks/timing.py --tunings` instead measures the same random candidates four times, in
+batches: twice with the runner's clock and twice without it. A process spins on the last core during
+half of the time. The two tunings of a kind begin with spinning and with rest. Each chooses a kernel
+by the times of its batches, and one by a last batch of the closest kernels, as a run does at its
+end. The benchmark then times all chosen kernels in turns, and prints by how much the shortest
+times differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 
+import attrs
 import numpy as np
 import pipeline_job
-from chameleon_core.plugin_api import Runner
+from chameleon_core._loop.end.comparison import close_measurements
+from chameleon_core.plugin_api import Contender, Runner
 from scipy.stats import kendalltau
 
 
@@ -82,6 +98,83 @@ def close_candidates(
     return picked
 
 
+@contextlib.contextmanager
+def spinner(seconds: float, *, spinning: bool) -> Iterator[None]:
+    """A process that spins on the last core, for ``seconds`` of every two times ``seconds``.
+
+    It begins with spinning or with rest.
+    """
+    core = max(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    process, ended = subprocess.Popen([sys.executable, "-c", code]), threading.Event()
+
+    def toggle() -> None:
+        order = (signal.SIGSTOP, signal.SIGCONT) if spinning else (signal.SIGCONT, signal.SIGSTOP)
+        signals = itertools.cycle(order)
+        while not ended.wait(seconds):
+            process.send_signal(next(signals))
+
+    if not spinning:
+        process.send_signal(signal.SIGSTOP)
+    thread = threading.Thread(target=toggle)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        process.kill()
+        process.wait()
+
+
+def tuned(
+    subject: pipeline_job.Subject, arguments: argparse.Namespace, *, spinning: bool
+) -> tuple[dict[str, tuple[int, ...]], str]:
+    """The fastest of some candidates by their batches, and by a last batch of the close ones.
+
+    The candidates are the same each time, so that two tunings differ by their times alone.
+    """
+    configs, measured = subject.draw(arguments.drawn, arguments.seed), []
+    with subject.runner() as runner, spinner(arguments.spin_seconds, spinning=spinning):
+        for start in range(0, len(configs), runner.batch_size):
+            best = min((m.cost for m in measured), default=float("inf"))
+            batch = configs[start : start + runner.batch_size]
+            measured += runner.measure(subject.job(batch, best))
+        close = close_measurements(measured)
+        job = subject.job([m.config for m in close], close[0].cost)
+        last = min(runner.measure(attrs.evolve(job, final=True)), key=lambda m: m.cost)
+        return {"batches": close[0].config, "last": last.config}, runner.disturbance().clock
+
+
+def compare_tunings(arguments: argparse.Namespace) -> None:
+    """Tune twice with and twice without the clock, and print how much the results differ."""
+    chosen, states = {}, []
+    for number, clock in itertools.product((1, 2), (True, False)):
+        arguments.overrides.append(f"runner.clock={str(clock).lower()}")
+        subject = pipeline_job.subject_of(arguments)
+        configs, met = tuned(subject, arguments, spinning=number == 1)
+        states += [met] if met else []
+        chosen |= {(clock, by, number): config for by, config in configs.items()}
+    distinct = list(dict.fromkeys(chosen.values()))
+    # On a busy machine, few of the rounds are undisturbed.
+    arguments.overrides.append("runner.compare_rounds=100")
+    with pipeline_job.subject_of(arguments).runner() as runner:
+        contenders = [
+            Contender(name=str(config), stage=subject.reference, config=config)
+            for config in distinct
+        ]
+        times = dict(zip(distinct, runner.compare(subject.task, contenders), strict=True))
+    seconds = {config: min(measurement.seconds) for config, measurement in times.items()}
+    numbers: dict[str, object] = {"operator": subject.task.name, "states": states}
+    for clock, by in itertools.product((True, False), ("batches", "last")):
+        pair = [seconds[chosen[clock, by, number]] for number in (1, 2)]
+        title = f"{'with' if clock else 'without'}_clock_by_{by}"
+        numbers[f"{title}_microseconds"] = [round(1e6 * each, 1) for each in pair]
+        numbers[f"{title}_difference"] = max(pair) / min(pair) - 1.0
+        numbers[f"{title}_over_best"] = max(pair) / min(seconds.values()) - 1.0
+    pipeline_job.report(arguments, numbers)
+
+
 def main() -> None:
     """Parse the arguments, measure, print."""
     parser = pipeline_job.parser(__doc__.splitlines()[0])
@@ -92,7 +185,14 @@ def main() -> None:
     parser.add_argument(
         "--picking-runs", type=int, default=4, help="fresh runs that the ten are picked by"
     )
+    parser.add_argument("--tunings", action="store_true", help="compare tunings and their clock")
+    parser.add_argument(
+        "--spin-seconds", type=float, default=5.0, help="how long the process spins and rests"
+    )
     arguments = parser.parse_args()
+    if arguments.tunings:
+        compare_tunings(arguments)
+        return
     subject = pipeline_job.subject_of(arguments)
     configs = close_candidates(subject, arguments)
     generator = np.random.default_rng(arguments.seed)

@@ -37,3 +37,26 @@ def test_a_noisy_place_is_a_warning_and_a_quiet_one_a_line_of_the_result(ran, no
     figures = json.loads(as_json.out)["disturbance"]
     expected = (0.3, 0.6, True) if noisy else (0.01, 0.9, False)
     assert (figures["others"], figures["trust"], figures["disturbed"]) == expected
+
+
+def test_speeds_of_several_processes_are_one_line():
+    first = Disturbance(
+        speeds={"fma": {"260": 70, "270": 10, "130": 10}},
+        usual_speeds={"fma": 2.6e11},
+        timed_again=2,
+    )
+    second = Disturbance(
+        speeds={"fma": {"130": 10}, "tiles": {"4800": 5}},
+        usual_speeds={"fma": 1.3e11},
+        timed_again=1,
+    )
+    both = Disturbance.from_json(json.loads(json.dumps((first + second).to_json())))
+    assert both.speeds == {"fma": {"260": 70, "270": 10, "130": 20}, "tiles": {"4800": 5}}
+    assert both.usual_speeds == {"fma": 2.6e11}
+    line = "Clock: usual 260 GFLOP/s (fma); 20% of the timings slower, most at 130; 3 timed again."
+    assert both.clock == line
+    assert line in both.summary
+    assert not both.disturbed
+    faster = Disturbance(speeds={"fma": {"130": 3, "260": 1}})
+    assert faster.clock == "Clock: usual 130 GFLOP/s (fma); 25% of the timings faster, most at 260."
+    assert Disturbance.from_json({"pairs": 3, "kept": 3}).clock == ""  # of an older version

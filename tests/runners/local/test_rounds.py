@@ -195,3 +195,18 @@ def test_a_slow_candidate_gets_one_repeat(runner):
     [measurement] = runner.measure(slow)
     assert measurement.ok
     assert len(measurement.seconds) == 1
+
+
+def test_the_batch_that_decides_has_more_rounds():
+    rounds = Rounds(OPTIONS, math.inf, final=True)
+    candidates = [timed(number, 1.0) for number in range(2)]
+    for candidate in candidates:
+        rounds.admit(candidate)
+    turns = []
+
+    def time_again(candidate):
+        turns.append(candidate.slot)
+        candidate.add_turn([1.0])
+
+    assert len(list(rounds.run(time_again, lambda: False))) == 2
+    assert [turns.count(slot) for slot in (0, 1)] == [14, 14]

@@ -35,6 +35,7 @@ class RunTotals:
         self._started = runner.now()
         self._seconds_before = float(store.fact("seconds") or 0.0)
         self._disturbance_before = disturbance_of(store)
+        runner.resume(self._disturbance_before)
 
     @property
     def seconds(self) -> float:

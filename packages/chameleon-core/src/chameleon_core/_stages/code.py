@@ -71,6 +71,21 @@ class Kernel(ABC):
         """
         return tuple(self.time(number, cold_bytes=cold_bytes) for _ in range(count))
 
+    def clock(self) -> tuple[str, float] | None:
+        """Measure in about 0.1 ms how fast the kernel's threads can compute at the moment.
+
+        The speed of a rented machine may halve for minutes. The runner reads this clock before and
+        after it times a kernel, so that it can compare kernels that it timed at different speeds.
+
+        Returns:
+            The name of the instructions that were timed, and the operations per second of all
+            threads together. None if there is no clock, which is the default.
+
+        Raises:
+            Exception: any exception is a run error of the candidate.
+        """
+        return None
+
 
 class Builder(ABC):
     """Compiles kernels of one task in a worker process."""

@@ -51,12 +51,15 @@ class MeasureJob:
         configs: knob indices of each configuration.
         best_seconds: the task's lowest time so far in seconds, or infinity. Time limits and the
             number of repeats depend on it.
+        final: whether the fastest of the configurations is delivered. They should get more repeats
+            than in the search.
     """
 
     task: Task
     space: StageRef
     configs: Sequence[tuple[int, ...]]
     best_seconds: float = float("inf")
+    final: bool = False
 
 
 TUNED = "tuned"

@@ -253,6 +253,15 @@ class Runner(Closeable, ABC):
         """
         return None
 
+    def resume(self, disturbance: Disturbance) -> None:
+        """Continue a run, so that new times are comparable with earlier ones.
+
+        Chameleon calls this method once, after it has entered the runner's context.
+
+        Args:
+            disturbance: the sum of what earlier processes of the run returned from ``disturbance``.
+        """
+
     def disturbance(self) -> Disturbance:
         """How much other programs disturbed the timing so far; empty if the runner cannot tell."""
         return Disturbance()

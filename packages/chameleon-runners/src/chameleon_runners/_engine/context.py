@@ -34,10 +34,13 @@ class CandidateRun:
         build_seconds: wall-clock time of the build in seconds.
         run_seconds: wall-clock time of check and timing in seconds.
         number: the number of runs per repeat.
-        repeats: mean seconds per run of each repeat.
+        repeats: mean seconds per run of each repeat, at the usual speed of the cores.
         turn_repeats: the same for repeats in turns with other fast candidates.
         disturbed: the same for repeats in turns during which a thread lost its core.
+        other_speeds: the same for repeats in turns when the cores were slower than in others.
         turns: the number of turns.
+        speed: the speed of the cores at the first timing, relative to the usual one.
+        turn_speed: the largest speed of a turn.
         failure: the measurement, if the candidate failed after it was timed.
     """
 
@@ -52,13 +55,21 @@ class CandidateRun:
     repeats: tuple[float, ...] = ()
     turn_repeats: list[float] = attrs.field(factory=list)
     disturbed: list[float] = attrs.field(factory=list)
+    other_speeds: list[float] = attrs.field(factory=list)
     turns: int = 0
+    speed: float = 1.0
+    turn_speed: float = 0.0
     failure: Measurement | None = None
 
     @property
     def fastest(self) -> float:
         """The candidate's seconds per run in its fastest repeat; infinity without any repeat."""
-        return min((*self.repeats, *self.turn_repeats, *self.disturbed), default=math.inf)
+        # A time is known less well if it is scaled from a lower speed than others.
+        first = self.repeats if self.speed >= self.turn_speed else ()
+        return min(
+            (*first, *self.turn_repeats, *self.disturbed),
+            default=min(self.other_speeds, default=math.inf),
+        )
 
     @property
     def repeat_seconds(self) -> float:
@@ -90,22 +101,50 @@ class CandidateRun:
         self.worker_losses += 1
         return self.ended(end, building=False) if self.worker_losses > retries else None
 
-    def add_turn(self, undisturbed: Iterable[float], disturbed: Iterable[float] = ()) -> None:
-        """Add the repeats of one turn, in which the candidate was timed between others."""
-        self.turn_repeats.extend(undisturbed)
-        self.disturbed.extend(disturbed)
+    def add_turn(
+        self,
+        undisturbed: Iterable[float],
+        disturbed: Iterable[float] = (),
+        *,
+        speed: float | None = 1.0,
+    ) -> None:
+        """Add the repeats of one turn, in which the candidate was timed between others.
+
+        Args:
+            undisturbed: seconds per run of repeats during which no thread lost its core.
+            disturbed: the same for other repeats.
+            speed: the speed of the cores, relative to the usual one; None if it changed.
+        """
         self.turns += 1
+        if speed is None:
+            self.disturbed.extend((*undisturbed, *disturbed))
+            return
+        at_usual_speed = [speed * seconds for seconds in undisturbed]
+        if speed > self.turn_speed:
+            self.other_speeds.extend(self.turn_repeats)
+            self.turn_repeats.clear()
+            self.turn_speed = speed
+        repeats = self.turn_repeats if speed == self.turn_speed else self.other_speeds
+        repeats.extend(at_usual_speed)
+        self.disturbed.extend(speed * seconds for seconds in disturbed)
 
     def clear_turns(self) -> None:
         """Remove all repeats that were taken in turns."""
         self.turn_repeats.clear()
         self.disturbed.clear()
-        self.turns = 0
+        self.other_speeds.clear()
+        self.turns, self.turn_speed = 0, 0.0
 
     def merge_turns(self) -> None:
         """Merge the repeats of turns into ``repeats``."""
-        self.repeats = counted_repeats((*self.repeats, *self.turn_repeats), self.disturbed)
+        first = self.repeats if self.speed >= self.turn_speed else ()
+        self.repeats = counted_repeats((*first, *self.turn_repeats), self._uncertain)
         self.clear_turns()
+
+    @property
+    def _uncertain(self) -> tuple[float, ...]:
+        """Repeats in turns that count only if there are too few others."""
+        return (*self.disturbed, *self.other_speeds)
 
     def succeeded(self) -> Measurement:
         """The measurement of a candidate that was timed.
@@ -113,7 +152,9 @@ class CandidateRun:
         After turns, only their repeats count, because only these compare fairly with other
         candidates.
         """
-        seconds = counted_repeats(self.turn_repeats, self.disturbed) if self.turns else self.repeats
+        seconds = (
+            counted_repeats(self.turn_repeats, self._uncertain) if self.turns else self.repeats
+        )
         return self._measured(seconds=seconds, max_relative_error=self.error)
 
     def failed(self, kind: FailureKind, message: str, *, error: float | None = None) -> Measurement:

@@ -14,6 +14,7 @@ from chameleon_runners._engine.context import MeasureContext
 from chameleon_runners._engine.process_pool import ProcessPool
 from chameleon_runners._engine.workers import Worker, WorkerEvent
 from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._speed import SpeedLog
 from chameleon_runners._worker.protocol import Message
 
 RepeatTimings = tuple[float, float]
@@ -21,10 +22,16 @@ RepeatTimings = tuple[float, float]
 
 
 class LocalDisturbance:
-    """Counts how much other programs and noise disturb the timing of a runner."""
+    """Counts how much other programs and noise disturb the timing of a runner.
+
+    Attributes:
+        meter: counts how long other programs used the cores.
+        speed: the speeds of the cores during timings.
+    """
 
     def __init__(self, meter: CoreMeter) -> None:
         self.meter = meter
+        self.speed = SpeedLog()
         self._pairs = self._kept = 0
 
     def add_repeat_timings(self, candidates: Sequence[RepeatTimings]) -> None:
@@ -42,6 +49,9 @@ class LocalDisturbance:
             others_seconds=self.meter.others,
             pairs=self._pairs,
             kept=self._kept,
+            speeds={name: dict(counts) for name, counts in self.speed.counts.items()},
+            usual_speeds=self.speed.usual,
+            timed_again=self.speed.timed_again,
         )
 
 

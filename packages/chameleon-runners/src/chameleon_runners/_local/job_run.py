@@ -41,6 +41,10 @@ _MARGIN_FACTORS = (40.0, 40.0, 8.0, 3.0)
 have been disturbed."""
 
 
+_MOST_RETRIES = 2
+"""The largest number of times that a first timing is repeated because the speed changed."""
+
+
 class Rounds:
     """The fastest candidates of one batch, whose kernels are kept to be timed again in turns.
 
@@ -49,9 +53,10 @@ class Rounds:
             the turns, in seconds.
     """
 
-    def __init__(self, options: LocalOptions, best_seconds: float) -> None:
+    def __init__(self, options: LocalOptions, best_seconds: float, *, final: bool = False) -> None:
         self._options = options
         self._best = best_seconds
+        self._final = final
         self._admitted = 0
         # Made now, since NumPy's import of its generators can swallow Ctrl+C.
         self._generator = np.random.default_rng(0)
@@ -79,8 +84,10 @@ class Rounds:
     ) -> Iterator[CandidateRun]:
         """Time the candidates in turns, and yield each when its time is known well enough."""
         least_for_size = max(len(_MARGIN_FACTORS), self._admitted // _CANDIDATES_PER_ROUND)
-        most = min(self._options.leader_rounds, max(_SMALL_BATCH, self._admitted))
-        least = min(_LEAST_ROUNDS, least_for_size, most)
+        most = self._options.leader_rounds
+        if not self._final:
+            most = min(most, max(_SMALL_BATCH, self._admitted))
+        least = min(_LEAST_ROUNDS, most if self._final else least_for_size, most)
         done = 0
         while done < most and not stopped():
             candidates = self.candidates if done < least else self._unsettled()
@@ -153,13 +160,14 @@ class TimingPhase:
         failed: Callable[[Measurement], None],
         best_seconds: float,
         stopped: Callable[[], bool],
+        final: bool = False,
     ) -> None:
         self._context = context
         self._pending = pending
         self._failed = failed
         self._best = best_seconds
         self._stopped = stopped
-        self._rounds = Rounds(context.options, best_seconds)
+        self._rounds = Rounds(context.options, best_seconds, final=final)
         self.built: deque[CandidateRun] = deque()
         self.memory_exceeded = False
 
@@ -203,9 +211,26 @@ class TimingPhase:
             if worker is None or not context.pool.is_alive(worker):
                 self._requeue(candidate)
                 continue
-            message = context.measure_command(candidate, best=self._best, cores=context.clock_cores)
-            event = context.clock(worker, message, context.deadlines.run(self._best))
+            event = self._first_timing(candidate, worker)
             yield from self._finish(self._first_timed(candidate, event))
+
+    def _first_timing(self, candidate: CandidateRun, worker: Worker) -> WorkerEvent:
+        """Check and time a candidate, again if the cores changed their speed."""
+        context, speed = self._context, self._context.disturbance.speed
+        for attempt in range(1 + _MOST_RETRIES):
+            best = speed.at_present(self._best)
+            message = context.measure_command(candidate, best=best, cores=context.clock_cores)
+            event = context.clock(
+                worker, {**message, "clock": context.options.clock}, context.deadlines.run(best)
+            )
+            if not event.ok or event.reply is None:
+                break
+            relative = speed.relative_speed(event.reply["clock"])
+            candidate.speed = relative or 1.0
+            if relative is not None or attempt == _MOST_RETRIES:
+                break
+            speed.timed_again += 1
+        return event
 
     def waiting_in(self, worker: Worker) -> list[CandidateRun]:
         """The built candidates in a worker that wait to be timed."""
@@ -256,7 +281,7 @@ class TimingPhase:
 
     def _timed(self, candidate: CandidateRun, reply: Message) -> list[CandidateRun]:
         self._context.deadlines.ran(candidate.run_seconds)
-        candidate.repeats = tuple(reply["seconds"])
+        candidate.repeats = tuple(candidate.speed * seconds for seconds in reply["seconds"])
         candidate.number = reply["number"]
         candidate.error = reply["error"]
         self._best = min(self._best, float(np.median(candidate.repeats)))
@@ -275,14 +300,15 @@ class TimingPhase:
         if worker is None or not context.pool.is_alive(worker):
             candidate.worker = None
             return
-        message = context.turn_command(candidate)
+        message = {**context.turn_command(candidate), "clock": context.options.clock}
         event = context.clock(worker, message, context.options.run_timeout)
         if event.end is not None:
             candidate.worker = None
             if not event.end.killed_externally:
                 candidate.failure = candidate.ended(event.end, building=False)
         elif event.reply is not None and event.reply["status"] == "ok":
-            candidate.add_turn(event.reply["seconds"], event.reply["disturbed"])
+            speed = context.disturbance.speed.relative_speed(event.reply["clock"])
+            candidate.add_turn(event.reply["seconds"], event.reply["disturbed"], speed=speed)
             candidate.run_seconds += event.reply["elapsed"]
         elif event.reply is not None:
             candidate.failure = candidate.failed_reply(event.reply, worker.log)
@@ -301,7 +327,7 @@ class LocalJobRun:
         if context.options.leader_rounds > 1 and len(job.configs) <= context.options.leaders:
             # The rounds time all kernels again, so the repeats of the first timing need not agree.
             policy = attrs.evolve(context.policy, max_repeats=context.policy.min_repeats)
-            if len(job.configs) <= _SMALL_BATCH:
+            if len(job.configs) <= _SMALL_BATCH and not job.final:
                 policy = attrs.evolve(policy, turn_seconds=policy.turn_seconds / 2.0)
             context = attrs.evolve(context, policy=policy)
         self._context = context
@@ -318,6 +344,7 @@ class LocalJobRun:
             failed=self._finished.append,
             best_seconds=job.best_seconds,
             stopped=lambda: self._stopped,
+            final=job.final,
         )
         self._build_phase = BuildPhase(
             preparation=JobPreparation(stage=job.space, task=job.task, context=context),

@@ -38,6 +38,11 @@ class LocalOptions(TimingOptions):
         "number of further tries of a candidate whose worker was killed or ran out of memory",
         at_least=0,
     )
+    clock: bool = option(
+        True,
+        "whether to time known work beside kernels, and to scale times to the usual speed",
+        before="compare_rounds",
+    )
     leader_margin: float = option(
         0.05,
         "largest relative distance from the best time of kernels that stay in the rounds",

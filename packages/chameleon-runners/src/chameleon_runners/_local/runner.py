@@ -227,6 +227,9 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
             "versions": installed(("apache-tvm",)),
         }
 
+    def resume(self, disturbance: Disturbance) -> None:
+        self._disturbance.speed.resume(disturbance.usual_speeds)
+
     def disturbance(self) -> Disturbance:
         return self._disturbance.total
 

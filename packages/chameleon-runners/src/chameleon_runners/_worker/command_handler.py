@@ -240,12 +240,14 @@ class CommandHandler:
         if message["probe"]:
             number = probe_runs(kernel, policy)
             return {"status": "ok", "error": error, "seconds": [], "number": number}
+        clocks = _Clocks(kernel, message)
         timing = time_kernel(kernel, policy, message["best"], _switches(message))
         return {
             "status": "ok",
             "error": error,
             "seconds": list(timing.seconds),
             "number": timing.number,
+            "clock": clocks.reply(),
         }
 
     def _check(
@@ -271,9 +273,31 @@ class CommandHandler:
             kernel, message["number"], message["cold_bytes"], switches=_switches(message)
         )
         each = 1 if message["singly"] else message["count"]
+        clocks = _Clocks(kernel, message)
         while len(repeats) < message["count"]:
             repeats.take(each)
-        return {"status": "ok", "seconds": repeats.undisturbed, "disturbed": repeats.disturbed}
+        return {
+            "status": "ok",
+            "seconds": repeats.undisturbed,
+            "disturbed": repeats.disturbed,
+            "clock": clocks.reply(),
+        }
+
+
+class _Clocks:
+    """Reads a kernel's clock before and after a timing, if the command asks for it."""
+
+    def __init__(self, kernel: Kernel, message: Message) -> None:
+        self._kernel = kernel
+        self._first = kernel.clock() if message.get("clock") else None
+
+    def reply(self) -> list[Any] | None:
+        """The clock's instructions, and the rates before and now; None without a clock."""
+        last = None if self._first is None else self._kernel.clock()
+        if self._first is None or last is None:
+            return None
+        name, before = self._first
+        return [name, before, last[1]]
 
 
 def _switches(message: Message) -> Callable[[], int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from chameleon_core.plugin_api import Arrays, Builder, Kernel, Task
 
+from chameleon_tvm._building.clock import clock_of
 from chameleon_tvm._building.kernel import Program, TVMKernel, device_kind, require_device
 from chameleon_tvm._building.lowering import cuda_source, lower_function
 from chameleon_tvm._building.remote.export import export_program
@@ -48,7 +49,12 @@ class TVMBuilder(Builder):
     def build(self, config: Sequence[int]) -> Kernel:
         require_device(self.task.target)
         program = self.program(config)
-        return TVMKernel(program, self.task.target, constants=self.operator.constants)
+        return TVMKernel(
+            program,
+            self.task.target,
+            constants=self.operator.constants,
+            make_clock=clock_of(program, self.task.target),
+        )
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
         program = self.program(config)

@@ -150,11 +150,21 @@ class ModuleKernel(Kernel):
 
 
 class TVMKernel(ModuleKernel):
-    """A function compiled in memory for this process's processor or GPU, with its buffers."""
+    """A function compiled in memory for this process's processor or GPU, with its buffers.
+
+    Args:
+        make_clock: Returns the clock of the program's instructions.
+    """
 
     def __init__(
-        self, program: Program, target: str, *, constants: Collection[int] = frozenset()
+        self,
+        program: Program,
+        target: str,
+        *,
+        constants: Collection[int] = frozenset(),
+        make_clock: Callable[[], Kernel] | None = None,
     ) -> None:
+        self._make_clock = make_clock
         resolved = tvm_target(target)
         require_permissions(program.function)
         module = compile_function(program.function, resolved, plain_loops=program.plain_loops)
@@ -175,6 +185,9 @@ class TVMKernel(ModuleKernel):
     def cold_bytes_each(self) -> int:
         """Bytes that cold timings evict: the constants, or all arguments if none is constant."""
         return sum(size_of(self._arguments[index]) for index in self._cold)
+
+    def clock(self) -> tuple[str, float] | None:
+        return None if self._make_clock is None else self._make_clock().clock()
 
     def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
         """Time runs in turn on enough copies of the arguments that each copy has left the caches.

@@ -11,16 +11,17 @@ import numpy as np
 from chameleon_core.plugin_api import NoOptions, TargetError
 
 from chameleon_tvm import _emit as emit
+from chameleon_tvm._building.clock import accumulation_loop, vector_clock
 from chameleon_tvm._building.kernel import Program, TVMKernel
 from chameleon_tvm._device.cpus.description import TargetInfo, is_this_cpu
 from chameleon_tvm._device.cpus.features import used_features
 from chameleon_tvm._device.cpus.memory import store_memory_rate
 from chameleon_tvm._device.targets import TVMTargets, target_info, tvm_target
 from chameleon_tvm._instructions.selection import package_records_of, plugin_records_of
-from chameleon_tvm._quick_tvm import tirx, tvm
+from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 
-_FMA_ITERATIONS = 20_000
+_CYCLES = 300_000
 _TIMES_L3 = 4
 _LEAST_BYTES = 256 << 20
 _STREAMS = 8
@@ -46,9 +47,8 @@ def measure(target: str, info: TargetInfo) -> CpuMeasurement:
     """Measure this machine's CPU: the best of several repeats, in a few seconds."""
     tvm.get_global_func("runtime.config_threadpool")(1, info.cores)
     lanes = info.lanes("float32")
-    chains = info.vector_registers - 4
-    per_run = 2.0 * info.cores * chains * lanes * _FMA_ITERATIONS
-    flops = per_run / _fastest_repeat(_fma_program(info.cores, chains, lanes), target)
+    clock = vector_clock(target, cycles=_CYCLES)
+    flops = clock.operations / _fastest_repeat(clock.program, target)
     size = _stream_bytes(info)
     rows = size // (4 * info.cores * _STREAMS * lanes)
     read = 4.0 * info.cores * rows * _STREAMS * lanes
@@ -71,27 +71,6 @@ def _stream_bytes(info: TargetInfo) -> int:
     return min(size, memory // 4)
 
 
-def _fma_program(cores: int, chains: int, lanes: int) -> Program:
-    """A program with independent chains of ``x = x * a + b`` in registers, on every core."""
-    factors = emit.buffer("factors", (2, lanes))
-    out = emit.buffer("out", (cores, chains, lanes))
-
-    def core(number: emit.Expr) -> emit.Stmt:
-        sums = emit.registers(chains, lanes)
-        scale, offset = (emit.load(factors, [row, 0], lanes) for row in (0, 1))
-
-        def step(_: emit.Expr) -> emit.Stmt:
-            return emit.sequence(
-                [emit.assign(acc, emit.read(acc) * scale + offset) for acc in sums]
-            )
-
-        return _accumulation_loop(number, sums, emit.loop("i", _FMA_ITERATIONS, step), out, lanes)
-
-    values = np.stack([np.full(lanes, 0.5), np.ones(lanes)]).astype(np.float32)
-    function = emit.function([factors, out], emit.parallel("core", cores, core))
-    return Program(function=function, inputs=[values], plain_loops=True)
-
-
 def _read_program(cores: int, rows: int, lanes: int) -> Program:
     """A program in which every core reads and adds up its own part of an array."""
     data = emit.buffer("data", (cores, rows, _STREAMS * lanes))
@@ -105,22 +84,11 @@ def _read_program(cores: int, rows: int, lanes: int) -> Program:
             pairs = zip(sums, values, strict=True)
             return emit.sequence([emit.assign(acc, emit.read(acc) + value) for acc, value in pairs])
 
-        return _accumulation_loop(number, sums, emit.loop("row", rows, step), out, lanes)
+        return accumulation_loop(number, sums, emit.loop("row", rows, step), out, lanes)
 
     function = emit.function([data, out], emit.parallel("core", cores, core))
     values = np.ones((cores, rows, _STREAMS * lanes), np.float32)
     return Program(function=function, inputs=[values], plain_loops=True)
-
-
-def _accumulation_loop(
-    number: emit.Expr, sums: tuple[tirx.Buffer, ...], loop: emit.Stmt, out: tirx.Buffer, lanes: int
-) -> emit.Stmt:
-    """A loop with its sums set to zero before and stored after, so that LLVM keeps the loop."""
-    clear = [emit.assign(acc, emit.zero(lanes)) for acc in sums]
-    stores = [
-        emit.store(out, [number, index, 0], emit.read(acc), lanes) for index, acc in enumerate(sums)
-    ]
-    return emit.allocate(sums, emit.sequence([*clear, loop, *stores]))
 
 
 def describe(text: str, *, measuring: bool) -> dict[str, Any]:

@@ -21,7 +21,13 @@ from chameleon_core._loop.start.tasks import delivers
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._stages.code import Baseline
-from chameleon_core._stages.jobs import TUNED, ComparisonPlan, Contender, StageRef
+from chameleon_core._stages.jobs import (
+    TUNED,
+    ComparisonPlan,
+    Contender,
+    MeasureJob,
+    StageRef,
+)
 from chameleon_core._store.records import RecordStore, StoredComparison
 from chameleon_core._task import Task
 
@@ -85,6 +91,10 @@ a network."""
 FINALISTS = 3
 """Number of a task's fastest configurations that are compared, because the search ranks them only
 roughly."""
+
+
+_MOST_CLOSE = 6
+"""Number of a network task's nearly equal configurations that are timed in one batch."""
 
 
 SHARE = 0.25
@@ -287,7 +297,9 @@ def _compared(
         )
         unchecked = True
     if not ours or not (baselines.contenders or unchecked):
-        return uncompared(measurements, task_run.space_ref, shared=shared)
+        if shared or recorded:
+            return uncompared(measurements, task_run.space_ref, shared=shared)
+        return _timed_together(run, task_run, measurements)
     contenders = (*ours, *baselines.contenders)
     stored = run.store.comparison(row)
     if stored is not None and stored.contenders == contenders:
@@ -315,6 +327,47 @@ def _compared(
     run.interruption.check()
     run.store.set_comparison(row, comparison)
     return comparison
+
+
+def _timed_together(
+    run: RunContext, task_run: TaskRun, measurements: Sequence[Measurement]
+) -> StoredComparison:
+    """A network's task: its fastest configurations from several batches, timed in one batch.
+
+    The machine may have been slower during some of the batches. Only the times of one batch are
+    taken in turns. If the fastest configuration has no close rival, nothing is timed.
+    """
+    space, row = task_run.space_ref, task_run.records.stored.id
+    close = close_measurements(measurements)
+    several_batches = len(measurements) > run.batch_size
+    in_turns = run.runner.measures_hardware and run.runner.lanes == 0
+    if len(close) < 2 or not (several_batches and in_turns):  # noqa: PLR2004 - a pair
+        return uncompared(measurements, space)
+    contenders = tuple(Contender(name=TUNED, stage=space, config=m.config) for m in close)
+    stored = run.store.comparison(row)
+    if stored is not None and stored.contenders == contenders:
+        return stored
+    job = MeasureJob(
+        task=task_run.task,
+        space=space,
+        configs=[m.config for m in close],
+        best_seconds=close[0].cost,
+        final=True,
+    )
+    again = {m.config: m for m in run.runner.measure(job)}
+    if not any(m.ok for m in again.values()):
+        return uncompared(measurements, space)
+    comparison = StoredComparison(
+        contenders=contenders, measurements=tuple(again[m.config] for m in close)
+    )
+    run.store.set_comparison(row, comparison)
+    return comparison
+
+
+def close_measurements(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """The fastest configuration of a task and those nearly as fast, fastest first."""
+    valid = sorted((m for m in measurements if m.ok), key=lambda m: m.cost)
+    return [m for m in valid if m.cost <= NEARLY * valid[0].cost][:_MOST_CLOSE]
 
 
 def winner(comparison: StoredComparison, *, shared: bool = False) -> tuple[int, ...] | None:

@@ -17,6 +17,7 @@ from chameleon_core._loop.round.batch import Batch
 from chameleon_core._loop.round.task_run import TaskRun
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import AtOnce, StageSpec
+from chameleon_core._stages.disturbance import Disturbance
 from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core._stages.runner import JobAfterJob, MeasureStream, Runner
 from chameleon_core._store.records import RecordStore
@@ -110,6 +111,15 @@ class CheckedRunner:
     def threads(self) -> int:
         """Number of threads that kernels are measured with."""
         return int(self.describe().get("threads") or 1)
+
+    def resume(self, disturbance: Disturbance) -> None:
+        """Tell the runner what earlier processes of the run met (``Runner.resume``).
+
+        Raises:
+            PluginError: the runner raises an unexpected exception.
+        """
+        with self.contract.call("continue a run"):
+            self.runner.resume(disturbance)
 
     def measure(self, job: MeasureJob) -> list[Measurement]:
         """Measure a job outside the search, such as a test of layouts, and return its measurements.

@@ -1,0 +1,110 @@
+"""The speed of the cores during timings, and times at the usual speed.
+
+The host of a virtual machine may run two virtual cores on one physical core for minutes. Every
+kernel then takes about twice as long, and so does the known work of ``Kernel.clock``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+SAME = 1.2
+"""Factor between two readings of a clock up to which the speed counts as the same. On a busy
+machine, readings differ by this factor, although the fastest repeats of a kernel do not."""
+
+SLOWEST = 0.4
+"""The lowest speed, relative to the usual one, at which times are scaled. Two threads of a physical
+core are at most half as fast as two cores. During a slower reading, a thread had lost its core."""
+
+_SETTLED = 20
+"""Number of readings from which the rate of a speed follows."""
+
+
+def _are_same(rate: float, other: float) -> bool:
+    return max(rate, other) <= SAME * min(rate, other)
+
+
+@attrs.define(eq=False)
+class _Speed:
+    """A speed at which the cores computed during some timings."""
+
+    _readings: list[float] = attrs.field(factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Operations per second. Other programs make a reading slower, never faster."""
+        return max(self._readings)
+
+    def add(self, rates: Sequence[float]) -> None:
+        """Add readings, until the rate is settled."""
+        if len(self._readings) < _SETTLED:
+            self._readings += rates
+
+
+class SpeedLog:
+    """The readings of clocks around the timings of a runner.
+
+    The usual speed is that of the run's first timing, and stays the same, so that all times are
+    comparable.
+
+    Attributes:
+        timed_again: the number of timings that were repeated because the speed changed.
+    """
+
+    def __init__(self) -> None:
+        self._speeds: dict[str, list[_Speed]] = {}
+        self._present = 1.0
+        self._counts: dict[str, Counter[str]] = {}
+        self.timed_again = 0
+
+    def relative_speed(self, clock: Sequence[Any] | None) -> float | None:
+        """The speed of the cores during a timing, relative to the usual speed.
+
+        Args:
+            clock: the reply of a worker: the name of the instructions, and their rates in
+                operations per second before and after the timing. None without a clock.
+
+        Returns:
+            The speed, 1 without a clock. None if the speed changed during the timing, or if a
+            thread had lost its core.
+        """
+        if clock is None:
+            return 1.0
+        name, before, after = clock
+        speeds, counts = self._speeds.setdefault(name, []), self._counts.setdefault(name, Counter())
+        # Two digits, since readings differ in the third.
+        counts[f"{float(f'{max(before, after) / 1e9:.2g}'):g}"] += 1
+        if not _are_same(before, after):
+            return None
+        if speeds and min(before, after) < SLOWEST * speeds[0].rate:
+            return None
+        rate = max(before, after)
+        speed = next((each for each in speeds if _are_same(rate, each.rate)), None)
+        if speed is None:
+            speed = _Speed()
+            speeds.append(speed)
+        speed.add([before, after])
+        self._present = speed.rate / speeds[0].rate
+        return self._present
+
+    def at_present(self, usual_seconds: float) -> float:
+        """The present time of a kernel in seconds, from its time at the usual speed."""
+        return usual_seconds / self._present
+
+    @property
+    def usual(self) -> Mapping[str, float]:
+        """By instructions, the operations per second at the usual speed."""
+        return {name: speeds[0].rate for name, speeds in self._speeds.items() if speeds}
+
+    def resume(self, usual: Mapping[str, float]) -> None:
+        """Use the usual speeds of an earlier process of the run."""
+        self._speeds = {name: [_Speed([rate] * _SETTLED)] for name, rate in usual.items()}
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """By instructions and rate in 10**9 operations per second: the number of timings."""
+        return self._counts

@@ -1,0 +1,200 @@
+"""Times at the usual speed of the cores, on a simulated machine whose speed changes."""
+
+import itertools
+import math
+from types import SimpleNamespace
+
+import attrs
+import pytest
+from chameleon_core.plugin_api import Kernel
+from chameleon_runners._core_meter import CoreMeter
+from chameleon_runners._engine.context import CandidateRun
+from chameleon_runners._engine.deadlines import Deadlines
+from chameleon_runners._engine.workers import Worker, WorkerEvent
+from chameleon_runners._local.context import LocalContext, LocalDisturbance
+from chameleon_runners._local.job_run import TimingPhase
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._speed import SpeedLog
+from chameleon_runners._timing import TimingPolicy
+from chameleon_runners._worker.command_handler import CommandHandler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+FAST, SHARED = 1.0, 0.5
+OPTIONS = LocalOptions(max_repeats=8)
+CLOCK_SECONDS, RATE = 1e-4, 2.6e11
+
+
+class Machine:
+    """Computes at one speed for some seconds, then at another for some, and so on."""
+
+    def __init__(self, stretches):
+        self.now = 0.0
+        self._stretches = itertools.cycle(stretches)
+        self._left, self._speed = next(self._stretches)
+        self.noise = itertools.cycle([1.0, 1.1, 1.02, 1.15, 1.0])
+
+    def work(self, seconds):
+        """Do work that takes ``seconds`` at full speed, and return how long it took."""
+        began = self.now
+        while seconds > self._left * self._speed:
+            seconds -= self._left * self._speed
+            self.now += self._left
+            self._left, self._speed = next(self._stretches)
+        self.now += seconds / self._speed
+        self._left -= seconds / self._speed
+        return self.now - began
+
+
+class SimulatedKernel(Kernel):
+    def __init__(self, machine, seconds):
+        self._machine = machine
+        self._seconds = seconds
+
+    def outputs(self):
+        return []
+
+    def time(self, number, *, cold_bytes=0):
+        return self._machine.work(number * self._seconds) / number
+
+    def clock(self):
+        # Other programs make a reading slower, never faster.
+        rate = RATE * CLOCK_SECONDS / self._machine.work(CLOCK_SECONDS)
+        return "known work", rate / next(self._machine.noise)
+
+
+class SimulatedContext(LocalContext):
+    """Answers commands in this process, like a worker on the simulated machine."""
+
+    def clock(self, worker, message, timeout):
+        return WorkerEvent(worker=worker, reply=self.pool.handler.answer({**message, **HERE}))
+
+
+HERE = {"reference": None, "cores": []}
+
+
+class SimulatedRunner:
+    """Times kernels as the runner ``local`` does, batch by batch."""
+
+    def __init__(self, stretches, *, clock=True):
+        self.machine = Machine(stretches)
+        self._options = attrs.evolve(OPTIONS, clock=clock)
+        self.disturbance = LocalDisturbance(CoreMeter([]))
+
+    def costs(self, batches):
+        """The measured seconds of kernels, from their seconds at full speed."""
+        costs, best = {}, math.inf
+        for batch in batches:
+            # Builds take time in which the machine may change its speed.
+            self.machine.work(0.5)
+            handler = CommandHandler()
+            worker = Worker()
+            pool = SimpleNamespace(handler=handler, is_alive=lambda _: True)
+            context = SimulatedContext(
+                pool=pool,
+                builders=None,
+                options=self._options,
+                policy=TimingPolicy.of(self._options),
+                reference=SimpleNamespace(path="", tolerance=0.0),
+                deadlines=Deadlines(self._options),
+                threads=2,
+                retries=0,
+                watch=None,
+                disturbance=self.disturbance,
+            )
+            phase = TimingPhase(
+                context, pending=[], failed=None, best_seconds=best, stopped=lambda: False
+            )
+            for slot, seconds in enumerate(batch):
+                handler._kernels[slot] = SimulatedKernel(self.machine, seconds)
+                phase.built.append(CandidateRun(config=(seconds,), slot=slot, worker=worker))
+            for measured in (*phase.first_timings(), *phase.rounds()):
+                costs[measured.config[0]] = measured.cost
+                best = min(best, measured.cost)
+        return costs
+
+
+def ranking(costs):
+    return sorted(costs, key=costs.get)
+
+
+# The kernels differ by 5 % at least. The speed stays for longer than a turn.
+KERNELS = st.lists(st.integers(0, 16), min_size=2, max_size=12, unique=True).map(
+    lambda powers: [5e-4 * 1.05**power for power in powers]
+)
+STRETCHES = st.lists(st.floats(0.1, 2.0), min_size=2, max_size=6).map(
+    lambda lengths: list(zip(lengths, itertools.cycle((FAST, SHARED)), strict=False))
+)
+
+
+def split(kernels, size=4):
+    return [kernels[start : start + size] for start in range(0, len(kernels), size)]
+
+
+@settings(max_examples=40)
+@given(KERNELS, STRETCHES, st.booleans())
+def test_a_machine_with_two_speeds_ranks_kernels_like_a_steady_one(kernels, stretches, slow_first):
+    if slow_first:
+        stretches = [(length, FAST + SHARED - speed) for length, speed in stretches]
+    steady = SimulatedRunner([(math.inf, FAST)]).costs(split(kernels))
+    changing = SimulatedRunner(stretches).costs(split(kernels))
+    assert ranking(steady) == ranking(changing) == sorted(kernels)
+
+
+@pytest.mark.parametrize("clock", [True, False])
+def test_without_the_clock_a_slow_stretch_hides_the_best_kernel(clock):
+    # The second batch, which has the best kernel, meets the slow stretch.
+    runner = SimulatedRunner([(0.8, FAST), (math.inf, SHARED)], clock=clock)
+    costs = runner.costs([[5.5e-4, 6e-4, 7e-4], [5e-4, 6.5e-4]])
+    assert (ranking(costs)[0] == 5e-4) is clock
+    if clock:
+        assert costs[5e-4] == pytest.approx(5e-4)
+        assert "slower, most at 130" in runner.disturbance.total.clock
+    else:
+        assert runner.disturbance.total.clock == ""
+
+
+def test_a_first_timing_is_repeated_while_the_speed_changes():
+    runner = SimulatedRunner([(0.505, FAST), (math.inf, SHARED)])
+    assert runner.costs([[5e-4]])[5e-4] == pytest.approx(1e-3)
+    assert runner.disturbance.speed.timed_again == 1
+
+
+def test_readings_during_which_a_thread_lost_its_core_say_nothing():
+    log = SpeedLog()
+    assert log.relative_speed(["fma", RATE, RATE]) == 1.0
+    assert log.relative_speed(["fma", 0.03 * RATE, 0.03 * RATE]) is None
+    assert log.relative_speed(["fma", 0.5 * RATE, RATE]) is None
+    assert log.at_present(1.0) == 1.0
+    assert log.relative_speed(["fma", 0.5 * RATE, 0.5 * RATE]) == 0.5
+    assert log.at_present(1.0) == 2.0
+    assert log.relative_speed(["fma", 0.45 * RATE, 0.49 * RATE]) == 0.5  # noise
+
+
+def test_a_continued_run_keeps_its_usual_speed():
+    first, second = SpeedLog(), SpeedLog()
+    assert first.relative_speed(["fma", RATE, 0.95 * RATE]) == 1.0
+    second.resume(first.usual)
+    assert second.relative_speed(["fma", 0.5 * RATE, 0.5 * RATE]) == 0.5
+    assert second.usual == {"fma": RATE}
+
+
+def test_each_kind_of_instruction_has_its_own_usual_speed():
+    log = SpeedLog()
+    assert log.relative_speed(["tiles", 10.1 * RATE, 10.1 * RATE]) == 1.0
+    assert log.relative_speed(["fma", RATE, RATE]) == 1.0
+    assert log.relative_speed(None) == 1.0
+    assert log.counts == {"tiles": {"2600": 1}, "fma": {"260": 1}}
+
+
+@pytest.mark.parametrize("fast_turn", [0, 1, 2])
+def test_repeats_at_the_highest_speed_count(fast_turn):
+    # At half the speed, this kernel takes 1.6 times as long.
+    candidate = CandidateRun(config=(), slot=0)
+    for turn in range(3):
+        fast = turn == fast_turn
+        candidate.add_turn([1.0 if fast else 1.6] * 3, speed=FAST if fast else SHARED)
+    assert candidate.succeeded().seconds == (1.0,) * 3
+    assert candidate.fastest == 1.0
+    candidate.merge_turns()
+    assert candidate.repeats == (1.0,) * 3
