@@ -12,7 +12,7 @@ from chameleon_runners._engine.deadlines import Deadlines
 from chameleon_runners._engine.workers import EndReason, WorkerEnd
 from chameleon_runners._environment import worker_environment
 from chameleon_runners._local.options import LocalOptions
-from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays
+from chameleon_runners._worker.command_handler import compare, load_arrays, save_arrays
 from chameleon_runners._worker.protocol import Decoder, ProtocolError, encode
 from chameleon_runners._worker.stages import BuilderCache
 from hypothesis import given
