@@ -1,7 +1,7 @@
 """Float32 products of two varying matrices by tile products of bfloat16 parts (AMX).
 
-Each iteration of the parallel loop packs rows of the left side and multiplies them with columns of
-the right side, which a loop before it packs. If either side has infinities, NaN or numbers that
+A loop packs the right sides. Each iteration of the parallel loop after it packs rows of the left
+side and multiplies them with columns of the right side. If either side has infinities, NaN or numbers that
 round to infinity, the direct algorithm computes all products again.
 """
 
