@@ -24,9 +24,12 @@ from chameleon_tvm._spaces.template.arithmetic import scores_dot
 from chameleon_tvm._spaces.template.attention_loops import AttentionLoops
 from chameleon_tvm._spaces.template.attention_parts import AttentionTile
 from chameleon_tvm._spaces.template.attention_tile_parts import AttentionBlock
-from chameleon_tvm._spaces.template.attention_tile_tiling import AttentionTileTiling
 from chameleon_tvm._spaces.template.attention_tiles import AttentionByTiles
-from chameleon_tvm._spaces.template.attention_tiling import TILE_KNOBS, AttentionTiling
+from chameleon_tvm._spaces.template.attention_tiling import (
+    TILE_KNOBS,
+    AttentionTileTiling,
+    AttentionTiling,
+)
 from chameleon_tvm._spaces.template.options import DIRECT, SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.split_algorithm import split_error, split_product_of
 from chameleon_tvm._spaces.template.tile_packing import LANES, STEP, supports

@@ -86,8 +86,8 @@ class AttentionByTiles(AttentionRows):
     def _items(self, place: QueryPlace, scratch: Scratch) -> Stmt:
         """Add all blocks of keys and values to the sums of all groups of queries.
 
-        If there are several groups, tile products of the next and of the previous item come between
-        the exponentials of an item, because the CPU computes both at the same time.
+        If there are several groups, tile products come between the exponentials of an item: those
+        of the next and of the previous item. The CPU computes both at the same time.
         """
         block = self.block
         blocks: Expr = self.key_blocks

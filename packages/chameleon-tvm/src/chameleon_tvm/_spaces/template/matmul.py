@@ -39,7 +39,7 @@ from chameleon_tvm._spaces.template.direct_algorithm import (
 from chameleon_tvm._spaces.template.direct_tiling import DirectTiling
 from chameleon_tvm._spaces.template.epilogues import QuantizedProductEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile
-from chameleon_tvm._spaces.template.matmul_split import matmul_split
+from chameleon_tvm._spaces.template.matmul_tiles import matmul_split
 from chameleon_tvm._spaces.template.options import DIRECT, WEIGHT_DTYPES, TemplateOptions
 
 

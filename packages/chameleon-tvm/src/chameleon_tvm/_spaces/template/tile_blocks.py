@@ -10,12 +10,11 @@ from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register, Til
 from chameleon_tvm._spaces.template.tile_packing import STEP
 
 PART_LOADS: dict[int, Sequence[tuple[int | None, int | None]]] = {
-    1: [(0, 0)],
     2: [(1, 0), (0, None), (None, 1)],
     3: [(2, 0), (1, None), (0, None), (None, 2), (None, 1), (1, None)],
 }
-"""For each number of parts, the part of the weights and the part of the data to load before each
-product; None for a part that is in registers. This order takes the fewest loads."""
+"""For each number of parts, the products in the order of the fewest loads. A product is the part of
+the weights and the part of the data to load before; None for a part that is in registers."""
 
 Place = Callable[[int, int], Expr]
 """The place of a tile in its buffer: takes the part and the number of the tile in the block."""
