@@ -12,8 +12,7 @@ of each candidate's cost over the runs and Kendall's tau between the rankings of
 batches: twice with the runner's clock and twice without it. A process spins on the last core during
 half of the time. The two tunings of a kind begin with spinning and with rest. Each chooses a kernel
 by the times of its batches, and one by a last batch of the closest kernels, as a run does at its
-end. The benchmark then times all chosen kernels in turns, and prints by how much the shortest
-times differ.
+end. The benchmark then times all chosen kernels in turns, and prints by how much they differ.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ import attrs
 import numpy as np
 import pipeline_job
 from chameleon_core._loop.end.comparison import close_measurements
-from chameleon_core.plugin_api import Contender, Runner
+from chameleon_core.plugin_api import Runner
 from scipy.stats import kendalltau
 
 
@@ -156,15 +155,11 @@ def compare_tunings(arguments: argparse.Namespace) -> None:
         states += [met] if met else []
         chosen |= {(clock, by, number): config for by, config in configs.items()}
     distinct = list(dict.fromkeys(chosen.values()))
-    # On a busy machine, few of the rounds are undisturbed.
-    arguments.overrides.append("runner.compare_rounds=100")
-    with pipeline_job.subject_of(arguments).runner() as runner:
-        contenders = [
-            Contender(name=str(config), stage=subject.reference, config=config)
-            for config in distinct
-        ]
-        times = dict(zip(distinct, runner.compare(subject.task, contenders), strict=True))
-    seconds = {config: min(measurement.seconds) for config, measurement in times.items()}
+    arguments.overrides.append("runner.clock=true")
+    subject = pipeline_job.subject_of(arguments)
+    with subject.runner() as runner:
+        times = list(runner.measure(attrs.evolve(subject.job(distinct), final=True)))
+    seconds = {measurement.config: measurement.cost for measurement in times}
     numbers: dict[str, object] = {"operator": subject.task.name, "states": states}
     for clock, by in itertools.product((True, False), ("batches", "last")):
         pair = [seconds[chosen[clock, by, number]] for number in (1, 2)]
