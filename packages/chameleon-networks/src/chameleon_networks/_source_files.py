@@ -73,7 +73,8 @@ def watched(sources: SourceFiles) -> Iterator[None]:
     try:
         yield
     finally:
-        _open_watches.remove(paths)
+        # Another watch may have seen the same files so far.
+        _open_watches[:] = [watch for watch in _open_watches if watch is not paths]
         for path in sorted(paths - sources.keys()):
             if Path(path).is_file() and not path.startswith(_other_folders()):
                 with contextlib.suppress(OSError):

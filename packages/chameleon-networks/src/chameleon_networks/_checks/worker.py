@@ -95,11 +95,12 @@ class Reference:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reference")
         self._asked = self._pool.submit(self._answers)
 
-    @property
-    def batches(self) -> list[Arrays]:
-        """The inputs for which errors are estimated; without special ones if a run is slow."""
+    def cancellations(self, fusions: Sequence[FusionGroup]) -> Cancellations:
+        """Estimate how much larger the errors of layers are, for few inputs if a run is slow."""
         special = [one.inputs for one in self._special if one.is_finite]
-        return [self.inputs, *(special if self.seconds < _SLOW_SECONDS else ())]
+        batches = [self.inputs, *(special if self.seconds < _SLOW_SECONDS else ())]
+        facts = fusions, self._network.graph, self._network.values, batches
+        return self._pool.submit(cancellations_of, *facts).result()
 
     def __enter__(self) -> Self:
         return self
@@ -337,8 +338,8 @@ class NetworkCheck:
             if expected is None:
                 return CheckReport(layout=layout)
             if not self._runs_here():
-                estimates = self._cancellations(fusions, reference)
-                return CheckReport(layout=layout, cancellations=estimates)
+                self.steps.begin("estimate errors")
+                return CheckReport(layout=layout, cancellations=reference.cancellations(fusions))
             self.steps.begin("run")
             outputs, kernels, run = _profiled(folder, reference.inputs)
             self.steps.begin("compare")
@@ -356,7 +357,8 @@ class NetworkCheck:
             search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
             cause = "".join([search.clause(expected), *reference.opinions])
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
-        cancellations = self._cancellations(fusions, reference)
+        self.steps.begin("estimate errors")
+        cancellations = reference.cancellations(fusions)
         conditioning = expected.conditioning
         # An untuned network may be many times slower than the tuned one. Functions that matter
         # after tuning would seem cheap in comparison, so the framework's time is the scale if it is
@@ -372,12 +374,6 @@ class NetworkCheck:
             loops=costly_functions(network.functions, kernels, seconds),
             cancellations=cancellations,
         )
-
-    def _cancellations(self, fusions: Sequence[FusionGroup], reference: Reference) -> Cancellations:
-        """Estimate how much larger the errors of layers are, with the network's framework."""
-        self.steps.begin("estimate errors")
-        network = self.network
-        return cancellations_of(fusions, network.graph, network.values, reference.batches)
 
     def _written(self, layout: str, folder: Path) -> tuple[CompiledNetwork, Sequence[FusionGroup]]:
         """Compile the network without tuned kernels, and write its folder if it can run here."""

@@ -205,13 +205,15 @@ def sums_of(
     columns = np.swapaxes(weights.reshape(len(rows), -1, rows.shape[-1]), 1, 2)
     added = 0.0 if bias is None else bias.reshape(len(rows), 1, -1)
     outputs = rows @ columns + added
-    windows = rows.reshape(*rows.shape[:2], -1, math.prod(spec.filter_shape[2:]))
+    taps = math.prod(spec.filter_shape[2:])
+    windows = rows.reshape(*rows.shape[:2], -1, taps)
     detail = (windows - windows.mean(axis=-1, keepdims=True)).reshape(rows.shape)
-    signs = rng.standard_normal(outputs.shape, np.float32)
+    squares, signs = np.square(columns), rng.standard_normal(outputs.shape, np.float32)
     signless = [
-        np.abs(np.sqrt(np.square(factors) @ np.square(columns)) * signs).max()
-        for factors in (rows, detail)
+        np.abs(np.sqrt(np.square(factors) @ squares) * signs).max()
+        for factors in ([rows, detail] if taps > 1 else [rows])
     ]
+    signless += [0.0] * (2 - len(signless))
     return Sums(actual=float(np.abs(outputs).max()), signless=np.array(signless, np.float64))
 
 

@@ -7,6 +7,7 @@ from copy import deepcopy
 from functools import partial
 from operator import getitem
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from chameleon_core.plugin_api import Arrays, ConfigError
@@ -44,13 +45,24 @@ CONVERTERS = {
 }
 
 
+_DECOMPOSED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""Programs in the operators that an importer can read. Rewriting takes seconds."""
+
+
+def _decomposed(program: Any) -> Any:
+    """The program in operators that an importer can read, rewritten once."""
+    if program not in _DECOMPOSED:
+        _DECOMPOSED[program] = decompose(program, supported_operators())
+    return _DECOMPOSED[program]
+
+
 def torch_graph(program: Any) -> ImportedGraph:
     """Read an exported program into Relax."""
     double = any(value.dtype == torch.float64 for value in program.state_dict.values())
     importer = _Importer(_IN_FLOAT32 if double else WAY_OUT)
     try:
         module = importer.from_exported_program(
-            decompose(program, supported_operators()),
+            _decomposed(program),
             keep_params_as_input=False,
             unwrap_unit_return_tuple=False,
             no_bind_return_tuple=False,
@@ -83,7 +95,7 @@ def intermediate_values(
     program: Any, names: Sequence[str], batches: Iterable[Arrays]
 ) -> Iterator[Arrays]:
     """Yield intermediate values of the program that ``torch_graph`` reads, computed with torch."""
-    decomposed = decompose(program, supported_operators())
+    decomposed = _decomposed(program)
     parameters = {**decomposed.state_dict, **decomposed.constants}
     module = deepcopy(decomposed.graph_module)
     nodes = {node.name: node for node in module.graph.nodes}
