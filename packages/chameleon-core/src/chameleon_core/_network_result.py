@@ -234,9 +234,9 @@ class NetworkResult(InferenceResult):
         footprint: memory, time and disk space of the network's process (under ``network``), and of
             its rivals, by name.
         layout: the layout of the images in the network; None if the frontend reports no layout.
-        vectors: the number of kernels that have a substitute with vectors, for systems that refuse
-            a permission such as AMX, or the reason why they have none, as a clause. None if the
-            network needs no permission.
+        vectors: the number of kernels with a substitute for systems that refuse a permission such
+            as AMX, or the reason why there is none. None if the network needs no
+            permission.
         buckets: the result of each bucket, if the network was compiled for several buckets of
             shapes; otherwise empty. With buckets, times and kernels of the network are sums over
             one inference in each bucket.

@@ -314,8 +314,8 @@ def _opened(
         other = inside(folder, with_vectors)
         network = _opened(other, checked_manifest(other), threads, instances, top)
         network.vectors = reason
-        log = logging.getLogger("chameleon.network")
-        log.warning("%s runs its kernels with vectors, because %s", folder, reason)
+        logger = logging.getLogger("chameleon.network")
+        logger.warning("%s runs its kernels with vectors, because %s", folder, reason)
         return network
     if reason:
         raise RuntimeError(reason)

@@ -186,8 +186,8 @@ class StoredConstants:
     Attributes:
         stored: The constants in the file.
         places: For each distinct constant of the network, its kind of memory and its number there.
-        made: For each constant that is not in the file: how it is made, the number of the constant
-            in the file, and its size in bytes.
+        made: For each constant that is not in the file: how it is made, the number of the file's
+            constant, and its size in bytes.
     """
 
     stored: Sequence[NDArray[Any]]

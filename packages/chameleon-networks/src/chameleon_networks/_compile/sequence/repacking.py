@@ -53,15 +53,15 @@ class Order:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Repacking:
-    """How a constant is made of another one, which is in the weight file.
+    """How a constant is made of another constant, which is in the weight file.
 
     Attributes:
         source: The other constant.
-        parts: Number of elements of the other one whose sum is an element of the constant. They
-            are the upper halves of float32 numbers. 0 if elements are copied as they are.
+        parts: Number of elements of the source whose sum is an element of the constant. They are
+            the upper halves of float32 numbers. 0 if elements are copied as they are.
         stride: Number of elements from one part of a sum to the next.
-        rows: Offsets of the constant's rows, and of the other one's, shape (2, rows).
-        columns: Offsets of the constant's columns, and of the other one's, shape (2, columns).
+        rows: Offsets of the rows of the constant and of the source, shape (2, rows).
+        columns: Offsets of the columns of the constant and of the source, shape (2, columns).
     """
 
     source: NDArray[Any]
