@@ -171,6 +171,14 @@ def test_readings_during_which_a_thread_lost_its_core_say_nothing():
     assert log.relative_speed(["fma", 0.45 * RATE, 0.49 * RATE]) == 0.5  # noise
 
 
+def test_the_usual_speed_is_not_that_of_a_lost_core():
+    log = SpeedLog()
+    assert log.relative_speed(["fma", 0.1 * RATE, 0.1 * RATE]) == 1.0
+    assert log.relative_speed(["fma", 0.5 * RATE, 0.5 * RATE]) == 1.0
+    assert log.relative_speed(["fma", RATE, RATE]) == 2.0
+    assert log.usual == {"fma": 0.5 * RATE}
+
+
 def test_a_continued_run_keeps_its_usual_speed():
     first, second = SpeedLog(), SpeedLog()
     assert first.relative_speed(["fma", RATE, 0.95 * RATE]) == 1.0

@@ -83,6 +83,9 @@ class SpeedLog:
         if speeds and min(before, after) < SLOWEST * speeds[0].rate:
             return None
         rate = max(before, after)
+        if speeds and SLOWEST * rate > speeds[0].rate:
+            # A thread had lost its core during the first readings.
+            speeds.clear()
         speed = next((each for each in speeds if _are_same(rate, each.rate)), None)
         if speed is None:
             speed = _Speed()
