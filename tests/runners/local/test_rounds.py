@@ -7,7 +7,7 @@ import pytest
 from chameleon_core._measurement import FailureKind
 from chameleon_runners._core_meter import CoreMeter
 from chameleon_runners._engine.context import CandidateRun
-from chameleon_runners._local.context import LocalDisturbance, count_same_order
+from chameleon_runners._local.disturbance import LocalDisturbance, count_same_order
 from chameleon_runners._local.job_run import Rounds
 from chameleon_runners._local.options import LocalOptions
 from faults import Fault, config

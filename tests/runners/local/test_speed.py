@@ -11,10 +11,10 @@ from chameleon_runners._core_meter import CoreMeter
 from chameleon_runners._engine.context import CandidateRun
 from chameleon_runners._engine.deadlines import Deadlines
 from chameleon_runners._engine.workers import Worker, WorkerEvent
-from chameleon_runners._local.context import LocalContext, LocalDisturbance
+from chameleon_runners._local.context import LocalContext
+from chameleon_runners._local.disturbance import LocalDisturbance, SpeedLog
 from chameleon_runners._local.job_run import TimingPhase
 from chameleon_runners._local.options import LocalOptions
-from chameleon_runners._speed import SpeedLog
 from chameleon_runners._timing import TimingPolicy
 from chameleon_runners._worker.command_handler import CommandHandler
 from hypothesis import given, settings

@@ -19,7 +19,8 @@ from chameleon_runners._engine.build_phase import BuildPhase
 from chameleon_runners._engine.context import CandidateRun
 from chameleon_runners._engine.preparation import JobPreparation
 from chameleon_runners._engine.workers import EndReason, StoppedError, Worker, WorkerEvent
-from chameleon_runners._local.context import LocalContext, RepeatTimings
+from chameleon_runners._local.context import LocalContext
+from chameleon_runners._local.disturbance import RepeatTimings
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._timing import has_converged
 from chameleon_runners._worker.protocol import Message

@@ -29,7 +29,8 @@ from chameleon_runners._engine.process_pool import ProcessPool
 from chameleon_runners._engine.references import Reference, builder_key
 from chameleon_runners._engine.runner import MeasuringRunner, Resources
 from chameleon_runners._engine.workers import BuilderPool
-from chameleon_runners._local.context import LocalContext, LocalDisturbance
+from chameleon_runners._local.context import LocalContext
+from chameleon_runners._local.disturbance import LocalDisturbance
 from chameleon_runners._local.job_run import LocalJobRun, LocalJobRuns
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._worker.protocol import Message

@@ -1,4 +1,4 @@
-"""The speed of the cores during timings, and times at the usual speed.
+"""The disturbance of timings: other programs, noise, and the speed of the cores.
 
 The host of a virtual machine may run two virtual cores on one physical core for minutes. Every
 kernel then takes about twice as long, and so does the known work of ``Kernel.clock``.
@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import attrs
+from chameleon_core.plugin_api import Disturbance, Measurement
+
+from chameleon_runners._core_meter import CoreMeter
+
+RepeatTimings = tuple[float, float]
+"""A candidate's cost in seconds when it was timed first, and when it was timed again."""
 
 SAME = 1.2
 """Factor between two readings of a clock up to which the speed counts as the same. On a busy
@@ -111,3 +118,50 @@ class SpeedLog:
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """By instructions and rate in 10**9 operations per second: the number of timings."""
         return self._counts
+
+
+class LocalDisturbance:
+    """Counts how much other programs and noise disturb the timing of a runner.
+
+    Attributes:
+        meter: counts how long other programs used the cores.
+        speed: the speeds of the cores during timings.
+    """
+
+    def __init__(self, meter: CoreMeter) -> None:
+        self.meter = meter
+        self.speed = SpeedLog()
+        self._pairs = self._kept = 0
+
+    def add_repeat_timings(self, candidates: Sequence[RepeatTimings]) -> None:
+        """Add the fastest candidates of one batch, which were timed twice."""
+        pairs, agreeing = count_same_order(candidates)
+        self._pairs += pairs
+        self._kept += agreeing
+
+    @property
+    def total(self) -> Disturbance:
+        """The disturbance since the runner was made."""
+        return Disturbance(
+            core_seconds=self.meter.seconds,
+            stolen_seconds=self.meter.stolen,
+            others_seconds=self.meter.others,
+            pairs=self._pairs,
+            kept=self._kept,
+            speeds={name: dict(counts) for name, counts in self.speed.counts.items()},
+            usual_speeds=self.speed.usual,
+            timed_again=self.speed.timed_again,
+        )
+
+
+def count_same_order(candidates: Sequence[RepeatTimings]) -> tuple[int, int]:
+    """Count pairs of candidates, and those with the same order in both timings.
+
+    ``candidates`` has the first and the second cost of each candidate, in seconds.
+    """
+    orders = [
+        (first - other_first) * (again - other_again) > 0.0
+        for (first, again), (other_first, other_again) in combinations(candidates, 2)
+        if abs(again - other_again) > Measurement.TIE * min(again, other_again)
+    ]
+    return len(orders), sum(orders)
