@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import sys
 
 import pytest
 from chameleon_cli._main import run
@@ -12,6 +13,7 @@ from chameleon_tvm._device.cpus.memory import rate_file, store_memory_rate, stor
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 from computing import resolved
+from programs import completed
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +50,7 @@ def test_a_damaged_file_is_no_file(text):
 
 
 def test_the_command_measures_and_keeps(monkeypatch, capsys):
+    monkeypatch.setenv("TVM_NUM_THREADS", "2")  # which the command sets otherwise
     monkeypatch.setattr(measuring, "_CYCLES", 1000)
     monkeypatch.setattr(measuring, "_LEAST_BYTES", 1 << 16)
     monkeypatch.setattr(measuring, "_TIMES_L3", 0)
@@ -71,3 +74,21 @@ def test_another_cpu_is_shown_and_not_measured(capsys):
     other = ["cpu", "--measure", "--target", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53"]
     assert run(other) != ExitCode.OK
     assert not rate_file().exists()
+
+
+THREADS = """
+from chameleon_core.plugin_api import NoOptions
+from chameleon_tvm._commands import cpu_measurement
+from chameleon_tvm._device.targets import TVMTargets, target_info
+from chameleon_tvm._quick_tvm import tvm
+
+cpu_measurement._fastest_repeat = lambda program, target: 1.0
+target = TVMTargets(NoOptions()).resolve("llvm -mcpu=native -num-cores=7")
+cpu_measurement.measure(target, target_info(target))
+print(tvm.get_global_func("runtime.NumThreads")())
+"""
+
+
+def test_all_cores_are_measured(monkeypatch):
+    monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
+    assert completed([sys.executable, "-c", THREADS]).stdout.split() == ["7"]

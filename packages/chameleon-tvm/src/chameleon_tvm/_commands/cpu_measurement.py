@@ -45,6 +45,8 @@ class CpuMeasurement:
 
 def measure(target: str, info: TargetInfo) -> CpuMeasurement:
     """Measure this machine's CPU: the best of several repeats, in a few seconds."""
+    # Otherwise, TVM's pool has a thread for every two logical cores.
+    os.environ.setdefault("TVM_NUM_THREADS", str(info.cores))
     tvm.get_global_func("runtime.config_threadpool")(1, info.cores)
     lanes = info.lanes("float32")
     clock = vector_clock(target, cycles=_CYCLES)
