@@ -5,7 +5,15 @@ import pytest
 from chameleon_core._loop.end.comparison import close_measurements
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._run_view import RunView
-from synthetic import RunnerOptions, SyntheticRunner, measurements_in, synthetic_cost
+from synthetic import (
+    ModelOptions,
+    RunnerOptions,
+    SyntheticFrontend,
+    SyntheticNetwork,
+    SyntheticRunner,
+    measurements_in,
+    synthetic_cost,
+)
 
 
 class Unsteady(SyntheticRunner):
@@ -24,12 +32,11 @@ class Unsteady(SyntheticRunner):
 
 @pytest.fixture
 def unsteady(pipeline, plugin):
-    def make(**more):
+    def make(frontend=SyntheticNetwork, **more):
         odd = plugin("runners", Unsteady, RunnerOptions)
-        runner = {"name": "odd"}
-        return pipeline(
-            plugins=[odd], runner=runner, model={"synthetic": {"operators": [[9, 9]]}}, **more
-        )
+        network = plugin("frontends", frontend, ModelOptions)
+        model = {"odd": {"operators": [[9, 9]]}}
+        return pipeline(plugins=[odd, network], runner={"name": "odd"}, model=model, **more)
 
     return make
 
@@ -59,6 +66,12 @@ def test_the_fastest_in_one_batch_is_chosen_once(unsteady, tmp_path):
     assert logged(tmp_path) == lines
 
 
-def test_nothing_is_timed_again_after_one_batch(unsteady, tmp_path):
-    run_pipeline(unsteady(baselines=[], budget={"measurements": 8, "batch_size": 8}))
+@pytest.mark.parametrize(
+    ("frontend", "batch_size"), [(SyntheticNetwork, 8), (SyntheticFrontend, 2)]
+)
+def test_nothing_is_timed_again_after_one_batch_or_without_a_network(
+    unsteady, tmp_path, frontend, batch_size
+):
+    budget = {"measurements": 8, "batch_size": batch_size}
+    run_pipeline(unsteady(frontend, baselines=[], budget=budget))
     assert len(logged(tmp_path)) == 8

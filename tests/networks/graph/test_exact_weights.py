@@ -44,7 +44,8 @@ def test_the_narrowest_dtype_that_holds_all_weights():
         assert exact_weights(make(weights)) == ""
         for dtype in ("bfloat16", "float16"):
             rounded = STORAGE[dtype].rounded(weights)
-            assert exact_weights(make(rounded)) == dtype
+            used = dtype == "bfloat16" or make is product
+            assert exact_weights(make(rounded)) == (dtype if used else "")
             rounded.flat[-1] = 1.0 + 2.0**-12
             assert exact_weights(make(rounded)) == ""
             rounded.flat[-1] = np.inf

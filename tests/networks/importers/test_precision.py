@@ -62,6 +62,10 @@ def _tasks(network):
     return NetworkFrontend(network).tasks("llvm")
 
 
+def _arguments(task):
+    return {"operator": task.operator, **task.arguments}
+
+
 def _error(got, wanted):
     return float(np.abs(got - wanted).max() / np.abs(wanted).max())
 
@@ -70,7 +74,10 @@ def _error(got, wanted):
 def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file, kind):
     network, plain = _torch(f"{file}:{kind}"), _torch(f"{file}:float32")
     assert (network.half, plain.half) == (kind, None)
-    assert [task.key for task in _tasks(network)] == [task.key for task in _tasks(plain)]
+    [first, last], wanted = (map(_arguments, _tasks(of)) for of in (network, plain))
+    # The normalization is folded into the first weights.
+    assert last.pop("exact_weights") == kind
+    assert [first, last] == [*wanted]
     assert network.frameworks[:2] == ("torch float32", "torch")
     assert plain.frameworks[0] == "torch"
     inputs = network.samples(np.random.default_rng(0))
@@ -130,7 +137,8 @@ def _half_precision_file(path, kind):
 def test_an_onnx_file_in_float16_is_computed_in_float32(tmp_path):
     path = _half_precision_file(tmp_path / "net.onnx", "float16")
     [task] = make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
-    assert dict(task.arguments) == {"dtype": "float32", "input": (3, 4), "units": 5}
+    sizes = {"dtype": "float32", "input": (3, 4), "units": 5}
+    assert dict(task.arguments) == {**sizes, "exact_weights": "float16"}
 
 
 def test_an_onnx_file_in_bfloat16_is_refused(tmp_path):

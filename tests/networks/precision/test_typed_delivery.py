@@ -69,7 +69,9 @@ def test_each_step_says_what_it_has_taken(whole, settled):
     result, _ = whole
     steps = {f"{step} types" for step in ("simulating", "choosing")}
     steps |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
-    assert set(result.delivery_seconds) == {"reference", "compiling and verifying", *steps}
+    # Where kernels have tiles, others with vectors stand in for systems that refuse them.
+    taken = {*result.delivery_seconds} - {"compiling vector kernels"}
+    assert taken == {"reference", "compiling and verifying", *steps}
     assert set(settled["types"]["seconds"]) == {"types", "calibration"}
 
 

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import (
+    BFLOAT16,
     COMPUTE,
     AttentionSpec,
     DenseSpec,
@@ -100,7 +101,9 @@ def candidate_specs(fusion: FusionGroup, target: str) -> Iterator[OperatorSpec]:
     spec, weights = fusion.spec, fusion.constants.weights
     if isinstance(spec, GroupedSpec | DenseSpec) and spec.dtype == FLOAT32 and weights is not None:
         exact = exact_dtype(weights)
-        if exact and is_for_cpu(target):
+        # Convolutions have no algorithm for weights in float16.
+        used = exact == BFLOAT16 or (exact and isinstance(spec, DenseSpec))
+        if used and is_for_cpu(target):
             yield attrs.evolve(spec, exact_weights=exact)
     if isinstance(spec, FusedSpec) and weights is not None and reuses_data(spec):
         for kind in COMPUTE.values():

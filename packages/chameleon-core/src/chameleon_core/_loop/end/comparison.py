@@ -297,7 +297,7 @@ def _compared(
         )
         unchecked = True
     if not ours or not (baselines.contenders or unchecked):
-        if shared or recorded:
+        if shared or recorded or not delivers(run.frontend):
             return uncompared(measurements, task_run.space_ref, shared=shared)
         return _timed_together(run, task_run, measurements)
     contenders = (*ours, *baselines.contenders)
