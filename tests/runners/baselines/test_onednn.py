@@ -45,6 +45,9 @@ SPECS = {
     ),
     "dense": specs.DenseSpec(input=(3, 128), units=40),
     "bmm": specs.BatchMatmulSpec(a=(3, 8, 16), b=(3, 16, 24)),
+    "attention": specs.AttentionSpec(
+        query=(2, 3, 20, 16), key=(2, 3, 30, 16), value=(2, 3, 30, 24), scale=0.25
+    ),
     "bmm transposed": specs.BatchMatmulSpec(a=(3, 8, 16), b=(3, 24, 16), transpose_b=True),
 }
 
@@ -85,6 +88,17 @@ def test_outputs_are_logical_and_contiguous():
 def test_it_declines_what_it_cannot_do(change):
     task = SPECS["3x3"].task("3x3", CPU)
     assert not baseline().supports(attrs.evolve(task, **change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"mask": (1, 1, 20, 30)}, {"output_layout": "BSHD"}, {"key": (2, 1, 30, 16)}],
+    ids=["mask", "layout", "heads"],
+)
+def test_attention_that_pytorch_would_rearrange_is_not_supported(change):
+    value = {"value": (2, 1, 30, 24)} if "key" in change else {}
+    spec = attrs.evolve(SPECS["attention"], **change, **value)
+    assert not baseline().supports(spec.task("attention", CPU))
 
 
 def test_it_declines_int8_which_it_saturates_without_vnni():

@@ -24,12 +24,18 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "depthwise_conv3d": ("ncdhw", "ndhwc", "packed"),
     "dense": ("linear", "packed"),
     "batch_matmul": ("bmm",),
+    # PyTorch computes both products of a block with oneDNN or MKL, without storing all scores.
+    "attention": ("sdpa",),
 }
 """The variants that oneDNN has for each kind of operator (``Task.operator``)."""
 
 EPILOGUE = frozenset({"bias", "residual", "activation"})
 """Arguments that only operators with an epilogue have (``operators.specs.FusedSpec``)."""
+_TENSORS = "query", "key", "value"
+_OF_ATTENTION = frozenset({*_TENSORS, "scale", "causal", "dtype"})
+"""Arguments of attention that PyTorch's function computes without a copy or a mask."""
 
+_DEFAULTS: tuple[object, ...] = ("BHSD", False, (), [])
 _MOST_CORES = 8192
 """The largest number of cores that a kernel of Linux for x86 supports."""
 
@@ -41,7 +47,7 @@ class OneDNNBaseline(Baseline):
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a float32 convolution or matrix product on a CPU, without epilogue.
+        """Whether it is a float32 convolution, product or attention on a CPU, without epilogue.
 
         Without VNNI, oneDNN's int8 kernels saturate sums of two products, which Chameleon's check
         rejects (oneDNN's manual, "Nuances of int8 computations").
@@ -50,6 +56,7 @@ class OneDNNBaseline(Baseline):
             task.operator in VARIANTS
             and task.arguments.get("dtype", "float32") == "float32"
             and EPILOGUE.isdisjoint(task.arguments)
+            and (task.operator != "attention" or _is_plain_attention(task))
             and kind_of(task.target) == "llvm"
             and importlib.util.find_spec("torch") is not None
         )
@@ -62,6 +69,14 @@ class OneDNNBaseline(Baseline):
             from chameleon_runners._baselines.torch_builder import TorchBuilder  # noqa: PLC0415
 
             return TorchBuilder(task, variant, threads=threads)
+
+
+def _is_plain_attention(task: Task) -> bool:
+    """Whether attention has no mask, equal heads, and contiguous tensors of [batch, heads, ...]."""
+    arguments = task.arguments
+    others = set(arguments) - _OF_ATTENTION
+    heads = {tuple(arguments[name])[1] for name in _TENSORS}
+    return len(heads) == 1 and all(arguments[name] in _DEFAULTS for name in others)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import torch
 from chameleon_core.plugin_api import Arrays, Builder, Kernel, Task
 from chameleon_tvm.api import (
     CONVOLUTIONS,
+    AttentionSpec,
     BatchMatmulSpec,
     channels_last,
     convolution_of,
@@ -81,7 +82,7 @@ class TorchKernel(Kernel):
 
 
 Run = Callable[..., torch.Tensor]
-Pack = Callable[[torch.Tensor, torch.Tensor], Tensors]
+Pack = Callable[..., Tensors]
 
 
 class TorchBuilder(Builder):
@@ -102,8 +103,7 @@ class TorchBuilder(Builder):
         inputs = self._inputs
 
         def arguments() -> Tensors:
-            first, second = (torch.from_numpy(array.copy()) for array in inputs)
-            return pack(first, second)
+            return pack(*(torch.from_numpy(array.copy()) for array in inputs))
 
         sizes = [array.nbytes for array in inputs]
         return TorchKernel(run, arguments, sizes, self._operator.constants)
@@ -189,8 +189,21 @@ def _batch_matmul(task: Task, variant: str) -> tuple[Run, Pack]:
     return torch.bmm, pack
 
 
+def _attention(task: Task, variant: str) -> tuple[Run, Pack]:
+    del variant
+    spec = AttentionSpec.of(task)
+
+    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(
+            query, key, value, is_causal=spec.causal, scale=spec.scale
+        )
+
+    return attend, lambda query, key, value: (query, key, value)
+
+
 _KINDS: dict[str, Callable[[Task, str], tuple[Run, Pack]]] = {
     **dict.fromkeys(CONVOLUTIONS, _convolution),
     "dense": _dense,
     "batch_matmul": _batch_matmul,
+    "attention": _attention,
 }
