@@ -16,7 +16,6 @@ from chameleon_tvm._device.targets import target_info, tvm_target
 from chameleon_tvm._instructions.emission import permissions_of, with_instructions
 from chameleon_tvm._instructions.selection import instruction_of, package_records_of
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
-from chameleon_tvm._quick_tvm import tirx
 
 _CYCLES = 80_000
 """Cycles of one run. Starting the threads takes less than a tenth of this time."""
@@ -170,7 +169,7 @@ def _extent(buffer: emit.Buffer) -> int:
 
 
 def accumulation_loop(
-    number: emit.Expr, sums: tuple[tirx.Buffer, ...], loop: emit.Stmt, out: tirx.Buffer, lanes: int
+    number: emit.Expr, sums: tuple[emit.Buffer, ...], loop: emit.Stmt, out: emit.Buffer, lanes: int
 ) -> emit.Stmt:
     """A loop with its sums set to zero before and stored after, so that LLVM keeps the loop."""
     clear = [emit.assign(acc, emit.zero(lanes)) for acc in sums]
