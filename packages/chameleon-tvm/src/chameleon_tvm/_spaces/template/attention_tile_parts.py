@@ -108,7 +108,7 @@ class Between:
 
 
 def guarded(between: Between | None, statement: Stmt) -> Stmt:
-    return statement if between is None else tirx.IfThenElse(between.guard, statement, None)
+    return statement if between is None else emit.when(between.guard, statement)
 
 
 def with_rows(between: Between | None, products: Stmt, number: Expr, count: Expr) -> Stmt:

@@ -236,7 +236,7 @@ class AttentionRows(AttentionLoops):
             statements = [] if whole == 0 else [emit.loop("step", whole, lambda at: body(at, STEP))]
             if rest:
                 last = body(whole, rest)
-                statements.append(last if ends is None else tirx.IfThenElse(ends, last, None))
+                statements.append(last if ends is None else emit.when(ends, last))
             return statements
 
         def row(at: Expr) -> Stmt:

@@ -35,16 +35,8 @@ class AttentionByTiles(AttentionRows):
 
     def _body(self) -> Stmt:
         keys, queries = self.noted
-        pack = emit.parallel(
-            "panel",
-            math.prod(self.panels),
-            lambda at: keys.observed(at, lambda packer: self._pack_panel(packer, at), self.parts),
-        )
-        attend = emit.parallel(
-            "task",
-            math.prod(self.tasks),
-            lambda at: queries.observed(at, lambda packer: self._attend(packer, at), self.parts),
-        )
+        pack = keys.loop("panel", math.prod(self.panels), self._pack_panel, self.parts)
+        attend = queries.loop("task", math.prod(self.tasks), self._attend, self.parts)
         repeat = tile_packing.repeat_unless_finite(self.noted, super()._body())
         scratch = [self.packed_keys, self.packed_values, keys.kept, queries.kept]
         return emit.allocate(scratch, emit.sequence([pack, attend, repeat]))

@@ -120,16 +120,8 @@ class MatmulTiles:
     def function(self) -> tirx.PrimFunc:
         """The complete function; parameters: data, right, out."""
         right, left = self.noted
-        pack = emit.parallel(
-            "panel",
-            math.prod(self.panels),
-            lambda at: right.observed(at, lambda packer: self._pack_panel(packer, at), self.parts),
-        )
-        multiply = emit.parallel(
-            "task",
-            math.prod(self.tasks),
-            lambda at: left.observed(at, lambda packer: self._multiply(packer, at), self.parts),
-        )
+        pack = right.loop("panel", math.prod(self.panels), self._pack_panel, self.parts)
+        multiply = left.loop("task", math.prod(self.tasks), self._multiply, self.parts)
         parameters = [self.left, self.right, self.out]
         same = [
             tirx.DeclBuffer(theirs, data=mine.data)

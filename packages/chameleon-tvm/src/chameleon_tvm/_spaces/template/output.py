@@ -195,4 +195,4 @@ class JoinedOutput(StoredOutput):
 
     def _guard(self, at: TilePosition, xi: Expr, store: Stmt) -> Stmt:
         _, column = self._position(at, 0, xi)
-        return tirx.IfThenElse(column < self.geometry.out[1], store, None)
+        return emit.when(column < self.geometry.out[1], store)

@@ -55,13 +55,19 @@ class Magnitudes:
     def __init__(self, name: str, iterations: int) -> None:
         self.kept = emit.buffer(name, (iterations * LANES,), dtype="int32")
 
-    def observed(self, iteration: Expr, body: Callable[[Packer], Stmt], parts: int) -> Stmt:
-        """The statement of an iteration, whose packer notes magnitudes."""
-        (largest,) = emit.registers(1, LANES, name="largest", dtype="int32")
-        clear = emit.assign(largest, emit.zero(LANES, "int32"))
-        keep = emit.store(self.kept, [iteration * LANES], emit.read(largest), LANES)
-        packing = body(Packer(parts, largest))
-        return emit.allocate(largest, emit.sequence([clear, packing, keep]))
+    def loop(
+        self, name: str, iterations: int, body: Callable[[Packer, Expr], Stmt], parts: int
+    ) -> Stmt:
+        """The parallel loop, whose iterations have packers that note magnitudes."""
+
+        def iteration(at: Expr) -> Stmt:
+            (largest,) = emit.registers(1, LANES, name="largest", dtype="int32")
+            clear = emit.assign(largest, emit.zero(LANES, "int32"))
+            keep = emit.store(self.kept, [at * LANES], emit.read(largest), LANES)
+            packing = body(Packer(parts, largest), at)
+            return emit.allocate(largest, emit.sequence([clear, packing, keep]))
+
+        return emit.parallel(name, iterations, iteration)
 
 
 def repeat_unless_finite(magnitudes: Sequence[Magnitudes], repeat: Stmt) -> Stmt:
@@ -75,9 +81,8 @@ def repeat_unless_finite(magnitudes: Sequence[Magnitudes], repeat: Stmt) -> Stmt
     for each in magnitudes:
         (count,) = each.kept.shape
         statements.append(emit.loop("at", int(count), partial(compare, each.kept)))
-    nothing = tirx.Evaluate(0)
-    branch = emit.branch([(emit.read(largest) >= TOO_LARGE, repeat)], nothing)
-    return emit.allocate(largest, emit.sequence([*statements, branch]))
+    repeated = emit.when(emit.read(largest) >= TOO_LARGE, repeat)
+    return emit.allocate(largest, emit.sequence([*statements, repeated]))
 
 
 class Packer:

@@ -259,7 +259,7 @@ class WinogradConvolution:
         extent = self.geometry.out[axis]
         if 0 <= (extent - 1) % self.tile.out >= offset:
             return statement
-        return tirx.IfThenElse(index < extent, statement, None)
+        return emit.when(index < extent, statement)
 
 
 def _inside(index: Expr, extent: int) -> list[Expr]:
