@@ -1,12 +1,14 @@
 /* A pool whose threads claim pieces of loops.
  *
- * A loop has more pieces than threads, if its extent allows that without loss, and whoever is free
- * claims the next one. So a thread that the system takes off its core holds up the one piece that
- * it has begun. The caller claims pieces like everybody else, and waits for pieces that others have
- * begun, never for a thread that has begun none. Nobody is bound to a core.
+ * A loop has more pieces than threads, if its extent allows that without loss. Each thread has a
+ * range of them, the same part of each loop, so that it finds in its core's caches what it wrote in
+ * the loop before. A thread whose range is empty claims pieces from the ends of others' ranges. So a
+ * thread that the system takes off its core holds up the one piece that it has begun. The caller
+ * claims pieces like everybody else, and waits for pieces that others have begun, never for a thread
+ * that has begun none. Nobody is bound to a core.
  *
- * A job's word holds the number of the loop, the number of its pieces, and the next piece to claim.
- * A claim replaces the whole word, so that it fails if the loop has ended in the meantime.
+ * A range's word holds the number of the loop, the end of the range, and its next piece. A claim
+ * replaces the whole word, so that it fails if the loop has ended in the meantime.
  *
  * Threads that wait spin for a while and then sleep: one that spins longer takes the core from
  * whoever holds the last piece. Every millisecond a worker lets other processes have its core, and
@@ -39,11 +41,17 @@
 #define CACHE_LINE 64
 #define EVERYBODY FUTEX_BITSET_MATCH_ANY
 
+struct range {
+  _Alignas(CACHE_LINE) _Atomic uint64_t word; /* 32 bits of loop, 16 of the end, 16 of the next */
+};
+
 struct job {
-  _Alignas(CACHE_LINE) _Atomic uint64_t word; /* 32 bits of loop, 16 of pieces, 16 of the next one */
-  _Atomic(FTVMParallelLambda) lambda;
+  _Alignas(CACHE_LINE) _Atomic(FTVMParallelLambda) lambda;
   _Atomic(void *) data;
   _Atomic uint64_t mode; /* the caller's, of floating-point numbers */
+  _Atomic uint32_t pieces;
+  uint32_t loop;         /* of the caller alone */
+  struct range *ranges;  /* of the caller and of each worker */
   _Alignas(CACHE_LINE) _Atomic uint32_t finished; /* pieces of this loop */
   _Atomic uint32_t waiting;                       /* whether the caller sleeps */
   _Atomic int failed;
@@ -89,17 +97,24 @@ static void futex(_Atomic uint32_t *word, int operation, uint32_t value, uint32_
   syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, mask);
 }
 
-static uint64_t word_of(uint32_t loop, uint32_t pieces, uint32_t next) {
-  return (uint64_t)loop << 32 | pieces << 16 | next;
+static uint64_t word_of(uint32_t loop, uint32_t end, uint32_t next) {
+  return (uint64_t)loop << 32 | end << 16 | next;
 }
 
-static int has_piece(uint64_t word) { return (word & MOST_PIECES) < (word >> 16 & MOST_PIECES); }
+static uint32_t next_of(uint64_t word) { return word & MOST_PIECES; }
 
-/* How long a thread's last piece took, since when it has had its core, and how often it was taken
- * off one. */
+static uint32_t end_of(uint64_t word) { return word >> 16 & MOST_PIECES; }
+
+static uint32_t loop_of(uint64_t word) { return (uint32_t)(word >> 32); }
+
+static int has_piece(uint64_t word) { return next_of(word) < end_of(word); }
+
+/* How long a thread's last piece took, since when it has had its core, how often it was taken off
+ * one, and the loop whose pieces it claims. */
 struct clock {
   int64_t piece, since;
   long taken;
+  uint32_t loop;
 };
 
 static long times_taken(void) {
@@ -115,24 +130,30 @@ static void take_turns(struct clock *clock, int64_t now) {
   clock->since = nanoseconds();
 }
 
-/* Claim and run pieces of a job until none is left; whether there was one. `workspaces` are those of
- * a worker, or NULL. */
-static int help(struct job *job, struct clock *clock, struct workspaces *workspaces) {
-  int helped = 0;
-  uint64_t word = atomic_load_explicit(&job->word, memory_order_acquire);
-  while (has_piece(word)) {
+/* Claim and run pieces of a range until none is left: the first ones if it is the thread's own. Else
+ * the last ones, and only of the loop of the thread's own range: in a newer loop, the thread has
+ * pieces of its own to begin with. Whether there was one. */
+static int help(struct job *job, int owner, int number, struct clock *clock,
+                struct workspaces *workspaces) {
+  int helped = 0, own = owner == number;
+  struct range *range = &job->ranges[owner];
+  uint64_t word = atomic_load_explicit(&range->word, memory_order_acquire);
+  if (own) clock->loop = loop_of(word);
+  while (has_piece(word) && loop_of(word) == clock->loop) {
     FTVMParallelLambda lambda = atomic_load_explicit(&job->lambda, memory_order_relaxed);
     void *data = atomic_load_explicit(&job->data, memory_order_relaxed);
     uint64_t mode = atomic_load_explicit(&job->mode, memory_order_relaxed);
-    if (!atomic_compare_exchange_weak_explicit(&job->word, &word, word + 1, memory_order_acq_rel,
+    uint32_t pieces = atomic_load_explicit(&job->pieces, memory_order_relaxed);
+    uint32_t next = next_of(word), end = end_of(word);
+    uint64_t rest = own ? word + 1 : word_of(clock->loop, end - 1, next);
+    if (!atomic_compare_exchange_weak_explicit(&range->word, &word, rest, memory_order_acq_rel,
                                                memory_order_acquire)) {
       continue;
     }
-    uint32_t pieces = (uint32_t)(word >> 16 & MOST_PIECES);
     TVMParallelGroupEnv environment = {.num_task = (int32_t)pieces};
     set_floating_mode(mode);
     int64_t begun = nanoseconds();
-    if (lambda((int)(word & MOST_PIECES), &environment, data) != 0) {
+    if (lambda((int)(own ? next : end - 1), &environment, data) != 0) {
       if (!atomic_exchange(&job->failed, 1)) {
         strncpy(job->error, last_error(), sizeof(job->error) - 1);
       }
@@ -146,7 +167,18 @@ static int help(struct job *job, struct clock *clock, struct workspaces *workspa
     int64_t now = nanoseconds();
     clock->piece = now - begun;
     if (workspaces != NULL) take_turns(clock, now);
-    word = atomic_load_explicit(&job->word, memory_order_acquire);
+    word = atomic_load_explicit(&range->word, memory_order_acquire);
+  }
+  return helped;
+}
+
+/* Claim and run pieces of a job until none is left, as thread `number`; whether there was one.
+ * `workspaces` are those of a worker, or NULL. */
+static int help_all(struct pool *pool, struct job *job, int number, struct clock *clock,
+                    struct workspaces *workspaces) {
+  int helped = 0;
+  for (int step = 0; step < pool->threads; ++step) {
+    helped |= help(job, (number + step) % pool->threads, number, clock, workspaces);
   }
   return helped;
 }
@@ -161,7 +193,8 @@ static int help_anybody(struct pool *pool, int number, struct clock *clock,
   int helped = 0;
   if (!wanted(pool, number)) return 0;
   for (int job = 0; job < pool->job_count; ++job) {
-    helped |= help(&pool->jobs[(job + number - 1) % pool->job_count], clock, workspaces);
+    struct job *next = &pool->jobs[(job + number - 1) % pool->job_count];
+    helped |= help_all(pool, next, number, clock, workspaces);
   }
   return helped;
 }
@@ -170,7 +203,7 @@ static int anything(struct pool *pool, int number) {
   if (atomic_load(&pool->ending)) return 1;
   if (!wanted(pool, number)) return 0;
   for (int job = 0; job < pool->job_count; ++job) {
-    if (has_piece(atomic_load(&pool->jobs[job].word))) return 1;
+    if (has_piece(atomic_load(&pool->jobs[job].ranges[number].word))) return 1;
   }
   return 0;
 }
@@ -227,8 +260,8 @@ static void start_workers(struct pool *pool) {
 }
 
 struct pool *pool_create(int threads, int jobs) {
-  size_t size = sizeof(struct pool) + (size_t)jobs * sizeof(struct job);
-  size = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+  size_t ranges = sizeof(struct pool) + (size_t)jobs * sizeof(struct job);
+  size_t size = ranges + (size_t)jobs * (size_t)threads * sizeof(struct range);
   struct pool *pool = aligned_alloc(CACHE_LINE, size);
   if (pool == NULL) return NULL;
   memset(pool, 0, size);
@@ -239,6 +272,9 @@ struct pool *pool_create(int threads, int jobs) {
   }
   pool->threads = threads;
   pool->job_count = jobs;
+  for (int job = 0; job < jobs; ++job) {
+    pool->jobs[job].ranges = (struct range *)((char *)pool + ranges) + (size_t)job * threads;
+  }
   pthread_mutex_init(&pool->starting, NULL);
   return pool;
 }
@@ -261,7 +297,9 @@ void pool_forked(struct pool *pool) {
   atomic_store(&pool->callers, 0);
   atomic_store(&pool->sleeping, 0);
   for (int job = 0; job < pool->job_count; ++job) {
-    atomic_store(&pool->jobs[job].word, 0);
+    for (int owner = 0; owner < pool->threads; ++owner) {
+      atomic_store(&pool->jobs[job].ranges[owner].word, 0);
+    }
     atomic_store(&pool->jobs[job].waiting, 0);
   }
 }
@@ -299,17 +337,22 @@ int pool_run(struct pool *pool, int number, FTVMParallelLambda lambda, void *dat
   if (pieces == 1 || helpers < 1) return run_alone(lambda, data, pieces);
   if (pool->started < pool->threads - 1 && !pool->refused) start_workers(pool);
   struct job *job = &pool->jobs[number];
-  uint32_t loop = (uint32_t)(atomic_load_explicit(&job->word, memory_order_relaxed) >> 32) + 1;
+  ++job->loop;
   atomic_store_explicit(&job->lambda, lambda, memory_order_relaxed);
   atomic_store_explicit(&job->data, data, memory_order_relaxed);
   atomic_store_explicit(&job->mode, floating_mode(), memory_order_relaxed);
   atomic_store_explicit(&job->finished, 0, memory_order_relaxed);
   atomic_store_explicit(&job->failed, 0, memory_order_relaxed);
-  atomic_store(&job->word, word_of(loop, (uint32_t)pieces, 0));
+  atomic_store_explicit(&job->pieces, (uint32_t)pieces, memory_order_relaxed);
+  for (int owner = helpers; owner >= 0; --owner) {
+    uint32_t first = (uint32_t)(pieces * owner / (helpers + 1));
+    uint32_t end = (uint32_t)(pieces * (owner + 1) / (helpers + 1));
+    atomic_store(&job->ranges[owner].word, word_of(job->loop, end, first));
+  }
   uint32_t sleeping = atomic_load(&pool->sleeping);
   if (sleeping > 0) ring(pool, helpers, pieces - 1);
   struct clock clock = {0};
-  help(job, &clock, NULL);
+  help_all(pool, job, 0, &clock, NULL);
   int64_t end = 0;
   for (int turn = 0;; ++turn) {
     uint32_t finished = atomic_load_explicit(&job->finished, memory_order_acquire);
