@@ -57,6 +57,6 @@ def test_speeds_of_several_processes_are_one_line():
     assert both.clock == line
     assert line in both.summary
     assert not both.disturbed
-    faster = Disturbance(speeds={"fma": {"130": 3, "260": 1}})
+    faster = Disturbance(speeds={"fma": {"130": 3, "260": 1}}, usual_speeds={"fma": 1.3e11})
     assert faster.clock == "Clock: usual 130 GFLOP/s (fma); 25% of the timings faster, most at 260."
     assert Disturbance.from_json({"pairs": 3, "kept": 3}).clock == ""  # of an older version

@@ -114,7 +114,11 @@ def test_convolutions_have_their_module_and_sizes(nets, layout):
 
 @pytest.mark.parametrize("form", ["fused", "eager"])
 def test_attention_has_the_module_that_computes_it(nets, form):
-    assert _names(nets, form) == ["layers.0.inside.0 16x16 @8", "layers.0 2x8 @8x8"]
+    assert _names(nets, form) == [
+        "layers.0.inside.0+1+2 16x48 @8",
+        "layers.0 2x8 @8x8",
+        "layers.0.outside 16x16 @8",
+    ]
 
 
 def test_a_module_that_is_called_twice_is_numbered(nets):

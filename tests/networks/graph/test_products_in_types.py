@@ -1,5 +1,7 @@
 """Attention, and products of two tensors that vary, in the types of a network."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from chameleon_networks._graph.fusion import find_fusions
@@ -24,12 +26,13 @@ def network_of(build, *shapes):
     return module, find_fusions(module)
 
 
-def _attended(emit, x, heads=2):
-    """Queries, keys and values from one input, attention, and a projection."""
+def _attended(emit, x, heads=2, *, apart=False):
+    """Queries, keys and values from one input or from two, attention, and a projection."""
     op, width = relax.op, shape_of(x)[-1]
 
     def headed(weights, axes):
-        product = emit(op.matmul(x, relax.const(weights)))
+        source = emit(op.negative(x)) if apart and axes == ORDERS[1] else x
+        product = emit(op.matmul(source, relax.const(weights)))
         split = emit(op.reshape(product, (1, shape_of(x)[1], heads, width // heads)))
         return emit(op.permute_dims(split, axes))
 
@@ -49,25 +52,29 @@ PROJECTIONS = [_normal(8, 8) / np.float32(8**0.5) for _ in range(4)]
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_tensors_between_attention_and_its_projections_are_of_two_bytes(kind, deliver):
-    module, fusions = network_of(_attended, (1, 24, 8))
-    assert [fusion.spec.kind for fusion in fusions] == [*["dense"] * 3, "attention", "dense"]
-    typed = apply_dtypes(module, fusions, dict.fromkeys(range(5), kind), {})
+@pytest.mark.parametrize("apart", [True, False])
+def test_tensors_between_attention_and_its_projections_are_of_two_bytes(kind, apart, deliver):
+    module, fusions = network_of(partial(_attended, apart=apart), (1, 24, 8))
+    before = 3 if apart else 1  # products
+    kinds = [*["dense"] * before, "attention", "dense"]
+    assert [fusion.spec.kind for fusion in fusions] == kinds
+    typed = apply_dtypes(module, fusions, dict.fromkeys(range(len(kinds)), kind), {})
     rounded = find_fusions(typed)
-    assert [fusion.spec.dtype for fusion in rounded] == [kind] * 5
-    assert [fusion.spec.output_dtype for fusion in rounded] == [*[kind] * 4, "float32"]
+    assert [fusion.spec.dtype for fusion in rounded] == [kind] * len(kinds)
+    outputs = [*[kind] * (before + 1), "float32"]
+    assert [fusion.spec.output_dtype for fusion in rounded] == outputs
     storage = {"bfloat16": "uint16"}.get(kind, kind)
     assert {str(tensor.ty.dtype) for fusion in rounded for tensor in fusion.inputs} == {storage}
     # Queries, keys and values are read where their projections write them.
-    assert [fusion.last for fusion in rounded[:3]] == list(rounded[3].inputs)
+    assert [fusion.last for fusion in rounded[:before]] == list(rounded[before].inputs)
     x = _normal(1, 24, 8)
     got, exact = (deliver(network, ready=True, guesses=True).run(x) for network in (typed, module))
     room = {"bfloat16": 2e-2, "float16": 2e-3}[kind]
     assert 0 < np.abs(got - exact).max() <= room * np.abs(exact).max()
     # Attention alone: what it reads is rounded for it, and nothing else is.
-    alone = find_fusions(apply_dtypes(module, fusions, {3: kind}, {}))
-    assert [fusion.spec.dtype for fusion in alone] == [*["float32"] * 3, kind, "float32"]
-    assert "no sum of products" in find_eligible(fusions, "int8").reasons[3]
+    alone = find_fusions(apply_dtypes(module, fusions, {before: kind}, {}))
+    assert [fusion.spec.dtype for fusion in alone] == [*["float32"] * before, kind, "float32"]
+    assert "no sum of products" in find_eligible(fusions, "int8").reasons[before]
 
 
 def test_attention_whose_operands_others_read_stays_in_float32():

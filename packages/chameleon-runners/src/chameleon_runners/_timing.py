@@ -123,12 +123,19 @@ class Repeats:
 
 
 def counted_repeats(
-    undisturbed: Sequence[float], disturbed: Sequence[float] = ()
+    undisturbed: Sequence[float], disturbed: Sequence[float] = (), *, quantile: float = 0.0
 ) -> tuple[float, ...]:
-    """The repeats that count: the three fastest, and others that are as fast, in their order."""
+    """The repeats that count: three of the fastest, and others that are as fast, in their order.
+
+    Args:
+        undisturbed: the repeats during which no thread lost its core.
+        disturbed: repeats that count if there are too few others.
+        quantile: the share of repeats that are too fast to count.
+    """
     repeats = undisturbed if len(undisturbed) >= _AGREEING else (*undisturbed, *disturbed)
-    limit = sorted(repeats)[:_AGREEING][-1]
-    return tuple(seconds for seconds in repeats if seconds <= limit)
+    first = min(int(quantile * len(repeats)), max(0, len(repeats) - _AGREEING))
+    counted = sorted(repeats)[first : first + _AGREEING]
+    return tuple(seconds for seconds in repeats if counted[0] <= seconds <= counted[-1])
 
 
 def has_converged(repeats: Sequence[float], spread: float) -> bool:

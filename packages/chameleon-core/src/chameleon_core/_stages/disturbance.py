@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
@@ -96,9 +95,7 @@ class Disturbance:
         if not any(map(any, self.speeds.values())):
             return ""
         name, counts = max(self.speeds.items(), key=lambda item: sum(item[1].values()))
-        usual = statistics.median_low(
-            float(rate) for rate, count in counts.items() for _ in range(count)
-        )
+        usual = self.usual_speeds[name] / 1e9
         parts = [f"Clock: usual {usual:.0f} GFLOP/s ({name})"]
         total = sum(counts.values())
         for word, of_state in (

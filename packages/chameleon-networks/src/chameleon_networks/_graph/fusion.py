@@ -21,6 +21,7 @@ from chameleon_networks._graph.constants import array_of, per_channel
 from chameleon_networks._graph.fusion_groups import Constants, FusionGroup
 from chameleon_networks._graph.matching_activations import match_activation
 from chameleon_networks._graph.matching_products import product_of
+from chameleon_networks._graph.merge_projections import merged_units
 from chameleon_networks._graph.quantization import QParamsFinder
 from chameleon_networks._graph.relax_utils import (
     axes_of,
@@ -48,6 +49,7 @@ class _FusionFinder:
         self._values = values_of(function)
         self._users = users_of(function)
         self._fused: set[Any] = set()
+        self._merged = merged_units(function)
         self._typed = DtypeAssigner(finder, self._values, self._users)
 
     def fusions(self) -> Iterator[FusionGroup]:
@@ -72,6 +74,7 @@ class _FusionFinder:
                 inputs=product.inputs,
                 constants=Constants(weights=product.weights),
                 members=(binding.var,),
+                merged=self._merged.get(str(binding.var.name), ()),
             )
             if operands is None:
                 fusion = self._absorb_transpose(fusion)

@@ -66,6 +66,8 @@ class FusionGroup:
             may first rearrange its operands, for example by a transposition. If another operator
             reads a rearranged operand too, the whole field is None. Because that operator needs
             float32, the attention then cannot have another dtype.
+        merged: The units of the products of the user's model that the operator computes side by
+            side; empty if it computes one.
     """
 
     spec: OperatorSpec
@@ -73,6 +75,7 @@ class FusionGroup:
     constants: Constants = Constants()
     members: tuple[Any, ...]
     readers: tuple[tuple[Any, ...], ...] | None = ()
+    merged: tuple[int, ...] = ()
 
     @property
     def operands(self) -> tuple[Any, ...]:

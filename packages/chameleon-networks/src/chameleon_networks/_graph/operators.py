@@ -84,8 +84,21 @@ _Fact = TypeVar("_Fact")
 def find_owners(
     fusions: Sequence[FusionGroup], imported: Any, locations: Mapping[str, SourceLocation]
 ) -> list[str]:
-    """The module or node of the user's model that each fusion group comes from, or ""."""
-    return [owner or "" for owner in _matched(fusions, _imported_signatures(imported, locations))]
+    """The module or node of the user's model that each fusion group comes from, or "".
+
+    Names of merged products are joined: ``attention.query+key+value``.
+    """
+    owners = _matched(fusions, _imported_signatures(imported, locations))
+    return [
+        _joined(names) if fusion.merged else next(iter(names), "")
+        for fusion, names in zip(fusions, owners, strict=True)
+    ]
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Names of modules, all but the first without the parent that they share."""
+    parent = f"{names[0].rpartition('.')[0]}." if names else ""
+    return "+".join([*names[:1], *(name.removeprefix(parent) for name in names[1:])])
 
 
 def find_data(fusions: Sequence[FusionGroup], imported: Any) -> list[Any | None]:
@@ -95,25 +108,30 @@ def find_data(fusions: Sequence[FusionGroup], imported: Any) -> list[Any | None]
         for binding in bindings_of(imported["main"])
         for signature in _call_signatures(binding.value, binding.var)
     ]
-    return _matched(fusions, operands)
+    return [next(iter(data), None) for data in _matched(fusions, operands)]
 
 
 def _matched(
     fusions: Sequence[FusionGroup], operators: Iterable[tuple[Hashable, _Fact]]
-) -> list[_Fact | None]:
-    """The fact about each fusion group's first operator, from those of the imported graph."""
+) -> list[list[_Fact]]:
+    """The facts about each fusion group's operators, from those of the imported graph."""
     # It is not certain if passes changed the number of operators with the same signature.
     known: dict[Hashable, list[_Fact]] = defaultdict(list)
     for signature, fact in operators:
         known[signature].append(fact)
-    signatures = [signatures_of(fusion.spec) for fusion in fusions]
+    signatures = [_imported_parts(fusion) for fusion in fusions]
     counted = Counter(signature for several in signatures for signature in several)
     turns = {key: iter(facts) for key, facts in known.items() if len(facts) == counted[key]}
-    matched = []
-    for several in signatures:
-        facts = [next(turns[key], None) if key in turns else None for key in several]
-        matched.append(facts[0] if facts else None)
-    return matched
+    return [[next(turns[key]) for key in several if key in turns] for several in signatures]
+
+
+def _imported_parts(fusion: FusionGroup) -> tuple[Hashable, ...]:
+    """The signatures of a fusion group's operators in the imported graph."""
+    if not fusion.merged:
+        return signatures_of(fusion.spec)
+    spec: Any = fusion.spec
+    rows, features = spec.input
+    return tuple(_product((rows,), features, units) for units in fusion.merged)
 
 
 def _imported_signatures(

@@ -17,6 +17,7 @@ from chameleon_networks._graph.constants import array_of, fold_constants
 from chameleon_networks._graph.fold_scales import fold_scales, scale_batch_norms
 from chameleon_networks._graph.legalize import legalize
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS, channels_last_layouts
+from chameleon_networks._graph.merge_projections import merge_projections
 from chameleon_networks._graph.propagate_quantization import propagate_quantization
 from chameleon_networks._graph.propagate_transposes import propagate_transposes
 from chameleon_networks._graph.quantization import DEQUANTIZE, QUANTIZE, QParams, is_call
@@ -327,6 +328,7 @@ def prepare_module(module: Any, layout: str) -> Any:
             passes.CanonicalizeBindings(),
             *quantized_passes,
             passes.DeadCodeElimination(),
+            merge_projections,
         )
     except tvm.error.InternalError as error:
         raise LayoutError(

@@ -22,6 +22,15 @@ _ALLOCATION_FAILED = ("bad_alloc", "out of memory", "Cannot allocate memory", "M
 """Messages that libraries print before they abort for lack of memory."""
 
 
+def _is_more_usual(speed: float, other: float) -> bool:
+    """Whether a speed is nearer to 1 than another; 0 stands for none.
+
+    Kernels that also wait for memory do not slow down as much as the clock. So a time is known less
+    well if it is scaled from an unusual speed.
+    """
+    return speed > 0.0 and (other == 0.0 or abs(math.log(speed)) < abs(math.log(other)))
+
+
 @attrs.define(kw_only=True, eq=False)
 class CandidateRun:
     """The state of one configuration while a runner builds, checks and times it.
@@ -37,10 +46,12 @@ class CandidateRun:
         repeats: mean seconds per run of each repeat, at the usual speed of the cores.
         turn_repeats: the same for repeats in turns with other fast candidates.
         disturbed: the same for repeats in turns during which a thread lost its core.
-        other_speeds: the same for repeats in turns when the cores were slower than in others.
+        other_speeds: the same for repeats in turns at speeds that are less usual, or that changed.
         turns: the number of turns.
         speed: the speed of the cores at the first timing, relative to the usual one.
-        turn_speed: the largest speed of a turn.
+        turn_speed: the most usual speed of a turn; 0 without turns.
+        too_fast: the share of repeats that may have been timed at a higher speed than the clock
+            showed before and after them.
         failure: the measurement, if the candidate failed after it was timed.
     """
 
@@ -59,17 +70,16 @@ class CandidateRun:
     turns: int = 0
     speed: float = 1.0
     turn_speed: float = 0.0
+    too_fast: float = 0.0
     failure: Measurement | None = None
 
     @property
     def fastest(self) -> float:
         """The candidate's seconds per run in its fastest repeat; infinity without any repeat."""
-        # A time is known less well if it is scaled from a lower speed than others.
-        first = self.repeats if self.speed >= self.turn_speed else ()
-        return min(
-            (*first, *self.turn_repeats, *self.disturbed),
-            default=min(self.other_speeds, default=math.inf),
-        )
+        certain = (*self._first_repeats, *self.turn_repeats)
+        if self.too_fast and len(certain) > 1:
+            return min(counted_repeats(certain, quantile=self.too_fast))
+        return min((*certain, *self.disturbed), default=min(self.other_speeds, default=math.inf))
 
     @property
     def repeat_seconds(self) -> float:
@@ -117,10 +127,10 @@ class CandidateRun:
         """
         self.turns += 1
         if speed is None:
-            self.disturbed.extend((*undisturbed, *disturbed))
+            self.other_speeds.extend((*undisturbed, *disturbed))
             return
         at_usual_speed = [speed * seconds for seconds in undisturbed]
-        if speed > self.turn_speed:
+        if _is_more_usual(speed, self.turn_speed):
             self.other_speeds.extend(self.turn_repeats)
             self.turn_repeats.clear()
             self.turn_speed = speed
@@ -137,9 +147,14 @@ class CandidateRun:
 
     def merge_turns(self) -> None:
         """Merge the repeats of turns into ``repeats``."""
-        first = self.repeats if self.speed >= self.turn_speed else ()
-        self.repeats = counted_repeats((*first, *self.turn_repeats), self._uncertain)
+        repeats = (*self._first_repeats, *self.turn_repeats)
+        self.repeats = counted_repeats(repeats, self._uncertain, quantile=self.too_fast)
         self.clear_turns()
+
+    @property
+    def _first_repeats(self) -> tuple[float, ...]:
+        """The repeats before all turns, unless their speed was less usual than that of a turn."""
+        return () if _is_more_usual(self.turn_speed, self.speed) else self.repeats
 
     @property
     def _uncertain(self) -> tuple[float, ...]:
@@ -152,9 +167,10 @@ class CandidateRun:
         After turns, only their repeats count, because only these compare fairly with other
         candidates.
         """
-        seconds = (
-            counted_repeats(self.turn_repeats, self._uncertain) if self.turns else self.repeats
-        )
+        seconds = self.repeats
+        if self.turns:
+            repeats = self.turn_repeats
+            seconds = counted_repeats(repeats, self._uncertain, quantile=self.too_fast)
         return self._measured(seconds=seconds, max_relative_error=self.error)
 
     def failed(self, kind: FailureKind, message: str, *, error: float | None = None) -> Measurement:

@@ -6,29 +6,45 @@ kernel then takes about twice as long, and so does the known work of ``Kernel.cl
 
 from __future__ import annotations
 
-from collections import Counter
+import statistics
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
 import attrs
 from chameleon_core.plugin_api import Disturbance, Measurement
 
 from chameleon_runners._core_meter import CoreMeter
 
+Clock = tuple[str, Sequence[float]]
+"""The name of a clock's instructions, and its readings in operations per second."""
+
 RepeatTimings = tuple[float, float]
 """A candidate's cost in seconds when it was timed first, and when it was timed again."""
 
-SAME = 1.2
+SAME = 1.4
 """Factor between two readings of a clock up to which the speed counts as the same. On a busy
-machine, readings differ by this factor, although the fastest repeats of a kernel do not."""
+machine, readings differ by this factor, although the fastest repeats of a kernel do not. A shared
+core is slower by a factor of about 2."""
 
 SLOWEST = 0.4
 """The lowest speed, relative to the usual one, at which times are scaled. Two threads of a physical
 core are at most half as fast as two cores. During a slower reading, a thread had lost its core."""
 
+SURVEY, SURVEY_PAUSE = 60, 0.01
+"""Number of readings from which the usual speed follows, and the seconds between two of them. Some
+hosts change between two speeds every tenth of a second."""
+
 _SETTLED = 20
 """Number of readings from which the rate of a speed follows."""
+
+_TOO_FAST = 0.25
+"""The share of repeats that may have been timed at a higher speed than the usual one, if the cores
+have one. The speed may change twice between two readings."""
+
+_RECENT, _WAITING = 20, 0.1
+"""Number of last timings, and the share of them that must have been at the usual speed if timings
+are to wait for it."""
 
 
 def _are_same(rate: float, other: float) -> bool:
@@ -43,8 +59,8 @@ class _Speed:
 
     @property
     def rate(self) -> float:
-        """Operations per second. Other programs make a reading slower, never faster."""
-        return max(self._readings)
+        """Operations per second."""
+        return statistics.median_high(self._readings)
 
     def add(self, rates: Sequence[float]) -> None:
         """Add readings, until the rate is settled."""
@@ -52,11 +68,21 @@ class _Speed:
             self._readings += rates
 
 
+def _speeds_of(readings: Sequence[float]) -> list[_Speed]:
+    """The speeds of readings, between which nothing was read, the most frequent one first."""
+    groups: list[list[float]] = []
+    for rate in sorted(readings):
+        if not groups or not _are_same(rate, groups[-1][-1]):
+            groups.append([])
+        groups[-1].append(rate)
+    return [_Speed(group) for group in sorted(groups, key=len, reverse=True)]
+
+
 class SpeedLog:
     """The readings of clocks around the timings of a runner.
 
-    The usual speed is that of the run's first timing, and stays the same, so that all times are
-    comparable.
+    The usual speed is the most frequent one of the run's first readings. It stays the same, so that
+    all times are comparable.
 
     Attributes:
         timed_again: the number of timings that were repeated because the speed changed.
@@ -66,14 +92,32 @@ class SpeedLog:
         self._speeds: dict[str, list[_Speed]] = {}
         self._present = 1.0
         self._counts: dict[str, Counter[str]] = {}
+        self._recent: deque[bool] = deque([True], maxlen=_RECENT)
         self.timed_again = 0
 
-    def relative_speed(self, clock: Sequence[Any] | None) -> float | None:
+    def knows(self, clock: Clock) -> bool:
+        """Whether the usual speed of a clock's instructions is known."""
+        return bool(self._speeds.get(clock[0]))
+
+    def too_fast(self, clock: Clock | None) -> float:
+        """The share of repeats that may have been timed at a higher speed than the usual one."""
+        speeds: Sequence[_Speed] = () if clock is None else self._speeds[clock[0]]
+        return _TOO_FAST if any(speed.rate > SAME * speeds[0].rate for speed in speeds) else 0.0
+
+    def is_worth_waiting(self, relative: float | None) -> bool:
+        """Whether to repeat a timing, since it was not at the usual speed, which comes back soon.
+
+        Args:
+            relative: the relative speed during the timing; None if it changed.
+        """
+        return relative != 1.0 and sum(self._recent) >= _WAITING * len(self._recent)
+
+    def relative_speed(self, clock: Clock | None) -> float | None:
         """The speed of the cores during a timing, relative to the usual speed.
 
         Args:
-            clock: the reply of a worker: the name of the instructions, and their rates in
-                operations per second before and after the timing. None without a clock.
+            clock: the reply of a worker. The last of the readings was taken after the timing. None
+                without a clock.
 
         Returns:
             The speed, 1 without a clock. None if the speed changed during the timing, or if a
@@ -81,25 +125,30 @@ class SpeedLog:
         """
         if clock is None:
             return 1.0
-        name, before, after = clock
+        name, readings = clock
+        before, after = readings[-2], readings[-1]
         speeds, counts = self._speeds.setdefault(name, []), self._counts.setdefault(name, Counter())
+        if not speeds:
+            speeds += _speeds_of(readings)
         # Two digits, since readings differ in the third.
         counts[f"{float(f'{max(before, after) / 1e9:.2g}'):g}"] += 1
-        if not _are_same(before, after):
-            return None
-        if speeds and min(before, after) < SLOWEST * speeds[0].rate:
+        self._recent.append(False)
+        if not _are_same(before, after) or min(before, after) < SLOWEST * speeds[0].rate:
             return None
         rate = max(before, after)
-        if speeds and SLOWEST * rate > speeds[0].rate:
-            # A thread had lost its core during the first readings.
-            speeds.clear()
         speed = next((each for each in speeds if _are_same(rate, each.rate)), None)
         if speed is None:
             speed = _Speed()
             speeds.append(speed)
         speed.add([before, after])
         self._present = speed.rate / speeds[0].rate
+        self._recent[-1] = speed is speeds[0]
         return self._present
+
+    def mean_speed(self, clock: Clock) -> float:
+        """The mean of the relative speeds before and after a timing during which it changed."""
+        usual = self._speeds[clock[0]][0].rate
+        return max(SLOWEST, statistics.fmean(clock[1][-2:]) / usual)
 
     def at_present(self, usual_seconds: float) -> float:
         """The present time of a kernel in seconds, from its time at the usual speed."""

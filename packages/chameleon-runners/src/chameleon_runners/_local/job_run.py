@@ -20,7 +20,7 @@ from chameleon_runners._engine.context import CandidateRun
 from chameleon_runners._engine.preparation import JobPreparation
 from chameleon_runners._engine.workers import EndReason, StoppedError, Worker, WorkerEvent
 from chameleon_runners._local.context import LocalContext
-from chameleon_runners._local.disturbance import RepeatTimings
+from chameleon_runners._local.disturbance import SURVEY, SURVEY_PAUSE, RepeatTimings
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._timing import has_converged
 from chameleon_runners._worker.protocol import Message
@@ -42,8 +42,14 @@ _MARGIN_FACTORS = (40.0, 40.0, 8.0, 3.0)
 have been disturbed."""
 
 
-_MOST_RETRIES = 2
-"""The largest number of times that a first timing is repeated because the speed changed."""
+_MOST_RETRIES, _MOST_CHANGES, _MOST_TURNS = 2, 4, 8
+"""How often a first timing is repeated at an unusual speed, and after a change of the speed. Then
+how often a turn is taken."""
+
+
+def clock_command(readings: int) -> Message:
+    """The part of a command that says how often a worker reads the clock before a timing."""
+    return {"clock": readings, "clock_pause": SURVEY_PAUSE}
 
 
 class Rounds:
@@ -216,22 +222,28 @@ class TimingPhase:
             yield from self._finish(self._first_timed(candidate, event))
 
     def _first_timing(self, candidate: CandidateRun, worker: Worker) -> WorkerEvent:
-        """Check and time a candidate, again if the cores changed their speed."""
+        """Check and time a candidate, again if the cores changed or had an unusual speed."""
         context, speed = self._context, self._context.disturbance.speed
-        for attempt in range(1 + _MOST_RETRIES):
+        readings = int(context.options.clock)
+        attempts = 0
+        while True:
             best = speed.at_present(self._best)
             message = context.measure_command(candidate, best=best, cores=context.clock_cores)
-            event = context.clock(
-                worker, {**message, "clock": context.options.clock}, context.deadlines.run(best)
-            )
+            limit = context.deadlines.run(best) + readings * SURVEY_PAUSE
+            event = context.clock(worker, {**message, **clock_command(readings)}, limit)
             if not event.ok or event.reply is None:
-                break
-            relative = speed.relative_speed(event.reply["clock"])
-            candidate.speed = relative or 1.0
-            if relative is not None or attempt == _MOST_RETRIES:
-                break
+                return event
+            clock = event.reply["clock"]
+            if clock is not None and not speed.knows(clock) and readings < SURVEY:
+                readings = SURVEY
+                continue
+            relative = speed.relative_speed(clock)
+            candidate.speed = relative or speed.mean_speed(clock)
+            unclear = relative is None or speed.is_worth_waiting(relative)
+            if not unclear or attempts >= (_MOST_CHANGES if relative is None else _MOST_RETRIES):
+                return event
+            readings, attempts = 1, attempts + 1
             speed.timed_again += 1
-        return event
 
     def waiting_in(self, worker: Worker) -> list[CandidateRun]:
         """The built candidates in a worker that wait to be timed."""
@@ -296,23 +308,37 @@ class TimingPhase:
             yield candidate.failure or candidate.succeeded()
 
     def _time_again(self, candidate: CandidateRun) -> None:
-        """Time a candidate for one more turn, if its worker is alive."""
+        """Time a candidate for one more turn, at the usual speed if that comes back soon."""
+        speed = self._context.disturbance.speed
+        for _ in range(_MOST_TURNS):
+            relative = self._time_turn(candidate)
+            ended = candidate.worker is None or candidate.failure is not None
+            if ended or not speed.is_worth_waiting(relative):
+                break
+            speed.timed_again += 1
+
+    def _time_turn(self, candidate: CandidateRun) -> float | None:
+        """Time a candidate for one turn if its worker is alive, and return the relative speed."""
         context, worker = self._context, candidate.worker
         if worker is None or not context.pool.is_alive(worker):
             candidate.worker = None
-            return
-        message = {**context.turn_command(candidate), "clock": context.options.clock}
+            return None
+        message = {**context.turn_command(candidate), **clock_command(int(context.options.clock))}
         event = context.clock(worker, message, context.options.run_timeout)
         if event.end is not None:
             candidate.worker = None
             if not event.end.killed_externally:
                 candidate.failure = candidate.ended(event.end, building=False)
         elif event.reply is not None and event.reply["status"] == "ok":
-            speed = context.disturbance.speed.relative_speed(event.reply["clock"])
+            clock = event.reply["clock"]
+            speed = context.disturbance.speed.relative_speed(clock)
+            candidate.too_fast = context.disturbance.speed.too_fast(clock)
             candidate.add_turn(event.reply["seconds"], event.reply["disturbed"], speed=speed)
             candidate.run_seconds += event.reply["elapsed"]
+            return speed
         elif event.reply is not None:
             candidate.failure = candidate.failed_reply(event.reply, worker.log)
+        return None
 
 
 _MIB = 1 << 20

@@ -350,19 +350,32 @@ class CommandHandler:
 
 
 class _Clocks:
-    """Reads a kernel's clock before and after a timing, if the command asks for it."""
+    """Reads a kernel's clock before and after a timing, as often as the command asks for."""
 
     def __init__(self, kernel: Kernel, message: Message) -> None:
         self._kernel = kernel
-        self._first = kernel.clock() if message.get("clock") else None
+        self._readings: list[tuple[str, float]] = []
+        for number in range(message.get("clock", 0)):
+            if number:
+                _keep_busy(kernel, message["clock_pause"])
+            reading = kernel.clock()
+            if reading is None:
+                break
+            self._readings.append(reading)
 
-    def reply(self) -> list[Any] | None:
+    def reply(self) -> tuple[str, list[float]] | None:
         """The clock's instructions, and the rates before and now; None without a clock."""
-        last = None if self._first is None else self._kernel.clock()
-        if self._first is None or last is None:
+        last = self._kernel.clock() if self._readings else None
+        if last is None:
             return None
-        name, before = self._first
-        return [name, before, last[1]]
+        return last[0], [rate for _, rate in (*self._readings, last)]
+
+
+def _keep_busy(kernel: Kernel, seconds: float) -> None:
+    """Run a kernel for some seconds, since cores that have slept are slower for a while."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        kernel.time(1)
 
 
 def _switches(message: Message) -> Callable[[], int]:
