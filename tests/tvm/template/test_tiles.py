@@ -158,7 +158,7 @@ def test_registers_are_never_more_than_there_are():
     for config in tiled(space, 40, 0):
         v = space.decode(config)
         tiles, vectors = v["product_strips"] * v["product_rows"], v["product_vectors"]
-        assert tiles * vectors + tiles + vectors <= AmxInt8.registers
+        assert tiles * vectors + 2 < AmxInt8.registers
 
 
 def test_a_first_guess_multiplies_four_tiles_with_four_loads():

@@ -24,7 +24,7 @@ from chameleon_tvm._spaces.template.estimates import (
     by_algorithm,
 )
 from chameleon_tvm._spaces.template.tile_packing import LANES, STEP
-from chameleon_tvm._spaces.template.tile_tiling import PRODUCTS_OF_PARTS
+from chameleon_tvm._spaces.template.tile_tiling import FACTORS, PRODUCTS_OF_PARTS
 from chameleon_tvm._types import HALVES
 
 EXPONENTIAL_OPERATIONS = 14.0
@@ -324,8 +324,8 @@ class AttentionTileTiling(Tiling):
         held = np.minimum(tiles, 4.0) * LANES * block
         scratch = held * (FLOAT_BYTES + np.dtype(self.product.data).itemsize * parts)
         return AttentionTileEstimates(
-            registers=down * across + down + across,
-            loads=(down + across) / (down * across),
+            registers=down * across + FACTORS,
+            loads=1.0 + 1.0 / (down * across),
             waste=padded / (queries * keys),
             tasks=tasks,
             imbalance=self.imbalance(tasks),

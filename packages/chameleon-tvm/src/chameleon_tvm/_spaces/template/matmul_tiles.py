@@ -46,7 +46,7 @@ from chameleon_tvm._spaces.template.tile_packing import (
     Words,
     supports,
 )
-from chameleon_tvm._spaces.template.tile_tiling import PRODUCTS_OF_PARTS
+from chameleon_tvm._spaces.template.tile_tiling import FACTORS, PRODUCTS_OF_PARTS
 from chameleon_tvm._types import FLOAT32
 
 BLOCK_KNOBS = ("product_rows", "product_vectors")
@@ -313,7 +313,7 @@ class MatmulTiling(Tiling):
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
-        most = self.product.registers
+        most = self.product.registers - 1
         return (
             Constraint(
                 reason=f"the block needs more than {most} tiles",
@@ -337,8 +337,8 @@ class MatmulTiling(Tiling):
             * np.dtype(self.product.weights).itemsize
         )
         return MatmulEstimates(
-            registers=down * across + down + across,
-            loads=(down + across) / (down * across),
+            registers=down * across + FACTORS,
+            loads=1.0 + 1.0 / (down * across),
             waste=computed / (rows * self.spec.columns),
             tasks=tasks,
             imbalance=self.imbalance(tasks),

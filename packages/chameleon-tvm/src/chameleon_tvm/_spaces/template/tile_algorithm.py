@@ -23,6 +23,7 @@ from chameleon_tvm._spaces.template.arithmetic import TileArithmetic, epilogue_c
 from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.input import Input
 from chameleon_tvm._spaces.template.output import JoinedOutput, StoredOutput, TilePosition
+from chameleon_tvm._spaces.template.tile_blocks import PartProducts, turns_of_products
 from chameleon_tvm._types import COMPUTE, FLOAT32
 
 PARTS_PER_CORE = 4
@@ -30,7 +31,7 @@ PARTS_PER_CORE = 4
 fewer parts, cores get less equal shares."""
 
 
-PART_PRODUCTS: dict[tuple[int, int], Sequence[tuple[int | None, int | None]]] = {
+PART_PRODUCTS: dict[tuple[int, int], PartProducts] = {
     (1, 1): [(0, 0)],
     (2, 1): [(0, 1), (None, 0)],
     (2, 2): [(1, 2), (0, 1), (None, 0)],
@@ -156,8 +157,8 @@ class TileConvolution:
     def _make_registers(self) -> dict[tuple[str, int], Register]:
         """The tile registers by contents and number; sums are numbered by pixels, then channels."""
         block, rows = self.block, {WEIGHTS: 0, SUMS: self.block.pixels, DATA: self.block.pixels}
-        counts = {SUMS: block.tiles * block.vectors, DATA: block.tiles, WEIGHTS: block.vectors}
-        contents = [(holds, tile) for holds, count in counts.items() for tile in range(count)]
+        sums = block.tiles * block.vectors
+        contents = [*((SUMS, tile) for tile in range(sums)), (DATA, 0), (WEIGHTS, 0)]
         return {
             key: self.product.register(number, key[0], rows[key[0]], self.runs.depth)
             for number, key in enumerate(contents)
@@ -216,54 +217,37 @@ class TileConvolution:
     def _multiply(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], step: Expr) -> Stmt:
         """Add the products of a piece of a run, for each pair of parts of the numbers."""
         statements = []
-        arithmetic = self.arithmetic
-        for weights, data in PART_PRODUCTS[arithmetic.parts, arithmetic.weight_parts]:
-            if weights is not None:
-                statements += self._load_weights(at, step, weights)
-            if data is not None:
-                statements += self._load_data(at, tap, data)
-            statements += self._products()
+        arithmetic, block, registers = self.arithmetic, self.block, self.registers
+        parts = PART_PRODUCTS[arithmetic.parts, arithmetic.weight_parts]
+        for turn in turns_of_products(parts, block.tiles, block.vectors):
+            if turn.weights is not None:
+                statements.append(self._load_weights(at, step, turn.weights, turn.column))
+            if turn.data is not None:
+                statements.append(self._load_data(at, tap, turn.data, turn.row))
+            sums = registers[SUMS, turn.row * block.vectors + turn.column]
+            statements.append(self.product.product(sums, registers[DATA, 0], registers[WEIGHTS, 0]))
         return emit.sequence(statements)
 
-    def _products(self) -> list[Stmt]:
-        """Multiply all tiles of data in registers with all tiles of weights."""
-        block, registers = self.block, self.registers
-        return [
-            self.product.product(
-                registers[SUMS, tile * block.vectors + v],
-                registers[DATA, tile],
-                registers[WEIGHTS, v],
-            )
-            for tile in range(block.tiles)
-            for v in range(block.vectors)
-        ]
-
-    def _load_weights(self, at: TilePosition, step: Expr, part: int) -> list[Stmt]:
-        """Load a part of the weights of a step."""
+    def _load_weights(self, at: TilePosition, step: Expr, part: int, v: int) -> Stmt:
+        """Load a tile of a part of the weights of a step."""
         product, parts = self.product, self.arithmetic.weight_parts
         first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * parts + part
-        first = first * self.block.vectors
-        statements = []
-        for v in range(self.block.vectors):
-            start = (first + v) * (self.runs.depth * product.columns)
-            register = self.registers[WEIGHTS, v]
-            statements.append(product.load(register, self.weights, start, register.width))
-        return statements
+        start = (first * self.block.vectors + v) * (self.runs.depth * product.columns)
+        register = self.registers[WEIGHTS, 0]
+        return product.load(register, self.weights, start, register.width)
 
-    def _load_data(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], part: int) -> list[Stmt]:
-        """Load a part of the inputs of a piece of a run."""
+    def _load_data(
+        self, at: TilePosition, tap: tuple[Expr, Expr, Expr], part: int, tile: int
+    ) -> Stmt:
+        """Load a tile of a part of the inputs of a piece of a run."""
         g, block = self.geometry, self.block
         ry, run, piece = tap
-        statements = []
-        for tile in range(block.tiles):
-            yi, strip = divmod(tile, block.strips)
-            row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
-            column = (at.x + strip * block.pixels) * g.stride[1] + run * g.dilation[1]
-            start = self._pixel(self._image(at.n, part), row, column) + piece * self.runs.depth
-            stride = g.stride[1] * self.pitch
-            register = self.registers[DATA, tile]
-            statements.append(self.product.load(register, self.source, start, stride))
-        return statements
+        yi, strip = divmod(tile, block.strips)
+        row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
+        column = (at.x + strip * block.pixels) * g.stride[1] + run * g.dilation[1]
+        start = self._pixel(self._image(at.n, part), row, column) + piece * self.runs.depth
+        stride = g.stride[1] * self.pitch
+        return self.product.load(self.registers[DATA, 0], self.source, start, stride)
 
     def _image(self, n: Expr, part: int) -> Expr:
         """Index of an image in a part of the copy, or of the input."""

@@ -56,6 +56,8 @@ little, too."""
 
 LOAD_SHARE = 0.5
 """Time of loading a tile over the time of a product."""
+FACTORS = 2.0
+"""Number of factors in registers: a tile of data and one of weights (``turns_of_products``)."""
 FINISH_CYCLES = 8.0
 """Cycles for storing a vector of sums, applying the epilogue and storing the output."""
 
@@ -322,7 +324,8 @@ class TileTiling(Tiling):
             self.knobs += (Choice(name="product_positions", options=("row", "image")),)
 
     def constraints(self) -> tuple[Constraint, ...]:
-        most, width = self.product.registers, self.geometry.out[1]
+        # With the last register in use as well, no block is faster, even alone on a core.
+        most, width = self.product.registers - 1, self.geometry.out[1]
         return (
             Constraint(
                 reason=f"the block needs more than {most} tiles",
@@ -398,8 +401,8 @@ class TileTiling(Tiling):
         staged = self.input_bytes / np.dtype(product.data).itemsize
         parts = by_algorithm(values, self.data_parts)
         return TileEstimates(
-            registers=tiles * vectors + tiles + vectors,
-            loads=(tiles + vectors) / (tiles * vectors),
+            registers=tiles * vectors + FACTORS,
+            loads=1.0 + 1.0 / (tiles * vectors),
             rows_used=pixels / product.rows,
             waste=down * rows * across * columns * blocks * channels / (g.out[0] * g.out[1] * g.oc),
             tasks=tasks,
@@ -428,7 +431,9 @@ class TileTiling(Tiling):
         far = e.streamed / self.info.l3_bytes_per_cycle
         outputs = tiles * values["product_pixels"] * vectors
         ends = (TILE_CYCLES + FINISH_CYCLES * outputs) / multiplied
-        copies = COPY_COST * e.copied / self.info.l3_bytes_per_cycle
+        # A core has copied only a part of the inputs, and reads the rest from the other cores.
+        others = (values["product_outermost"] == "channels") * (self.info.cores - 1.0)
+        copies = (COPY_COST + others) * e.copied / self.info.l3_bytes_per_cycle
         work = e.waste / e.rows_used * e.imbalance
         cycles = work * (np.maximum(inner, far / multiplied) + ends) + copies
         return np.asarray(cycles / self._unit)
