@@ -46,6 +46,17 @@ def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
     return nest([*extents], ())
 
 
+def pieces(name: str, extent: int, size: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
+    """Write a loop over pieces of an axis, and the shorter last piece after it.
+
+    Args:
+        body: Takes the number of a piece and its size.
+    """
+    whole, rest = divmod(extent, size)
+    statements = [loop(name, whole, lambda at: body(at, size))] if whole else []
+    return sequence([*statements, body(whole, rest)] if rest else statements)
+
+
 def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
     """Write a parallel loop; a serial one if it takes less time than starting threads does."""
     variable = tirx.Var(name, "int32")

@@ -95,7 +95,7 @@ def exp2(x: Expr) -> Expr:
 
     def from_clamped(clamped: Expr) -> Expr:
         power = tirx.min(constant_like(_MAX_POWER, x), tirx.floor(clamped + constant_like(0.5, x)))
-        return _let(power, lambda power: from_power(clamped, power))
+        return let(power, lambda power: from_power(clamped, power))
 
     def from_power(clamped: Expr, power: Expr) -> Expr:
         remainder = (clamped - power) * constant_like(math.log(2.0), x)
@@ -103,7 +103,7 @@ def exp2(x: Expr) -> Expr:
 
     # The polynomial is just below 2 at the least number whose result is infinite.
     overflows = x >= constant_like(_MAX_POWER + 1.0, x)
-    value = _let(tirx.max(constant_like(-_MAX_POWER, x), x), from_clamped)
+    value = let(tirx.max(constant_like(-_MAX_POWER, x), x), from_clamped)
     return tirx.Select(overflows, constant_like(math.inf, x), value)
 
 
@@ -113,7 +113,7 @@ def _from_power(x: Expr, result: Callable[[Expr, Expr], Expr]) -> Expr:
     def from_clamped(clamped: Expr) -> Expr:
         power = tirx.floor(clamped * constant_like(_LOG2_E, x) + constant_like(0.5, x))
         power = tirx.min(constant_like(_MAX_POWER, x), power)
-        return _let(power, lambda power: from_power(clamped, power))
+        return let(power, lambda power: from_power(clamped, power))
 
     def from_power(clamped: Expr, power: Expr) -> Expr:
         remainder = (
@@ -121,7 +121,7 @@ def _from_power(x: Expr, result: Callable[[Expr, Expr], Expr]) -> Expr:
         )
         return _scaled(power, remainder, result)
 
-    return _let(tirx.max(constant_like(_MIN_ARGUMENT, x), x), from_clamped)
+    return let(tirx.max(constant_like(_MIN_ARGUMENT, x), x), from_clamped)
 
 
 def _scaled(power: Expr, remainder: Expr, result: Callable[[Expr, Expr], Expr]) -> Expr:
@@ -133,7 +133,7 @@ def _scaled(power: Expr, remainder: Expr, result: Callable[[Expr, Expr], Expr]) 
     def from_remainder(remainder: Expr) -> Expr:
         return polynomial(_EXP_COEFFICIENTS, remainder) * remainder * remainder + remainder
 
-    return _let(remainder, lambda remainder: result(scale, from_remainder(remainder)))
+    return let(remainder, lambda remainder: result(scale, from_remainder(remainder)))
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -158,14 +158,14 @@ def _odd_quotient(
     """``x * N(x^2) / D(x^2)`` with polynomials N and D; beyond ``limit``, its value there."""
 
     def from_clamped(clamped: Expr) -> Expr:
-        return _let(
+        return let(
             clamped * clamped,
             lambda square: (
                 clamped * polynomial(numerator, square) / polynomial(denominator, square)
             ),
         )
 
-    return _let(
+    return let(
         tirx.max(constant_like(-limit, x), tirx.min(constant_like(limit, x), x)), from_clamped
     )
 
@@ -174,7 +174,7 @@ FUNCTIONS = {"exp": exp, "exp2": exp2, "sigmoid": sigmoid, "tanh": tanh, "erf": 
 """The functions by the names that TensorIR's intrinsics have after ``tirx.``."""
 
 
-def _let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """A TensorIR ``Let``: computes a value once, although ``body`` may read it several times."""
     variable = tirx.Var("t", value.ty)
     return tirx.Let(variable, value, body(variable))

@@ -69,6 +69,22 @@ def _tile_of(values: Mapping[str, Any]) -> AttentionTile:
     return AttentionTile(copy=values["keys"] == "copy", **sizes)
 
 
+def _short_tile(spec: AttentionSpec) -> AttentionTile:
+    """A tile of vectors for infinities and NaN, whose code is short, so that it compiles fast."""
+    keys = spec.key[2]
+    block = min(128, keys)
+    return AttentionTile(
+        query_vectors=1,
+        key_rows=min(4, (keys - 1) % block + 1),
+        query_rows=4,
+        value_vectors=1,
+        key_block=block,
+        copy=spec.key_layout == "BHDS",
+        unroll=1,
+        overlap=True,
+    )
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class AttentionSplit(Algorithm):
     """Attention of float32 by tiles of bfloat16: ``split3`` and ``split6``.
@@ -92,8 +108,7 @@ class AttentionSplit(Algorithm):
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         direct = self.direct
-        space = direct.space()
-        tile = _tile_of(space.decode(space.first_guesses[0]))
+        tile = _short_tile(direct.spec)
         block = AttentionBlock(
             query_tiles=values["product_queries"],
             columns=values["product_vectors"],

@@ -111,6 +111,8 @@ class AttentionLoops:
 
         def tile(index: Expr) -> Stmt:
             b, h, t = emit.split(index, (batch, heads, tiles))
+            if self.tile.overlap:
+                return self._tile(b, h, emit.tile_start(t, width, queries), width)
             last = self._tile(b, h, t * width, remainder) if remainder else None
             if last is None or not full_tiles:
                 return last or self._tile(b, h, t * width, width)

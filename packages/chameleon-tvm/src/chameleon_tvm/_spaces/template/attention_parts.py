@@ -10,7 +10,7 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, constant_like, integer_like, vector_dtype
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm._operators.elementary import polynomial
+from chameleon_tvm._operators.elementary import let, polynomial
 from chameleon_tvm._types import FLOAT32, STORAGE, StorageType
 
 LOG2_E = 1.4426950408889634
@@ -42,6 +42,8 @@ class AttentionTile:
         key_block: Number of keys of a block.
         copy: Whether keys and values are copied first, so that the tokens of a head are contiguous.
         unroll: Number of features per iteration of the innermost loop of the scores.
+        overlap: Whether the last tile of queries begins early enough to be a full one, so that the
+            kernel has no code for shorter tiles.
     """
 
     query_vectors: int
@@ -51,6 +53,7 @@ class AttentionTile:
     key_block: int
     copy: bool
     unroll: int
+    overlap: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -178,13 +181,19 @@ def exponential(value: Expr) -> Expr:
 def power_of_two(value: Expr) -> Expr:
     """2^x for float32 x <= 0 to about 1e-7 of the result; exact for 0, minus infinity and NaN."""
     minimum = constant_like(_LEAST_EXPONENT, value)
-    # The instruction for a maximum would return the other operand instead of NaN.
-    exponent = tirx.Select(value < minimum, minimum, value)
-    # Truncation rounds numbers below zero up.
-    whole = tirx.Cast(vector_dtype("int32", value), exponent - constant_like(0.5, value))
-    fraction = exponent - tirx.Cast(vector_dtype("float32", value), whole)
-    power = polynomial(_EXP2_COEFFICIENTS, fraction)
-    bits = tirx.shift_left(
-        whole + integer_like(_EXPONENT_BIAS, value), integer_like(_MANTISSA_BITS, value)
-    )
-    return power * tirx.reinterpret(vector_dtype("float32", value), bits)
+
+    def of_value(value: Expr) -> Expr:
+        # The instruction for a maximum would return the other operand instead of NaN.
+        return let(tirx.Select(value < minimum, minimum, value), of_exponent)
+
+    def of_exponent(exponent: Expr) -> Expr:
+        # Truncation rounds numbers below zero up.
+        whole = tirx.Cast(vector_dtype("int32", value), exponent - constant_like(0.5, value))
+        fraction = exponent - tirx.Cast(vector_dtype("float32", value), whole)
+        power = let(fraction, lambda fraction: polynomial(_EXP2_COEFFICIENTS, fraction))
+        bits = tirx.shift_left(
+            whole + integer_like(_EXPONENT_BIAS, value), integer_like(_MANTISSA_BITS, value)
+        )
+        return power * tirx.reinterpret(vector_dtype("float32", value), bits)
+
+    return let(value, of_value)

@@ -11,6 +11,9 @@ from chameleon_tvm._emit import Buffer, Expr, Stmt, assign, read
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._spaces.template.tile_packing import LANES
 
+_MINUS_INFINITY = -(1 << 23)
+"""Bits of minus infinity in float32, as an int32 number."""
+
 
 @attrs.frozen(kw_only=True)
 class AttentionBlock:
@@ -133,10 +136,15 @@ def in_all_lanes(register: Buffer, combine: Callable[[Expr, Expr], Expr]) -> lis
     return statements
 
 
-def only(valid: int, vector: Expr, other: float) -> Expr:
-    """The first lanes of a vector, and a constant in the others."""
-    if valid == LANES:
-        return vector
+def hidden(scores: Expr, valid: int) -> Expr:
+    """The first ``valid`` lanes of a vector of scores, and minus infinity in the others.
+
+    These are integers, because TVM lets LLVM assume that no float constant is infinite.
+    """
+    dtype = emit.vector_dtype("int32", scores)
     lanes = tirx.Ramp(tirx.IntImm("int32", 0), tirx.IntImm("int32", 1), LANES)
-    inside = lanes < emit.integer_like(valid, vector)
-    return tirx.Select(inside, vector, emit.constant(other, LANES))
+    inside = lanes < emit.integer_like(valid, scores)
+    bits = tirx.Select(
+        inside, tirx.reinterpret(dtype, scores), emit.integer_like(_MINUS_INFINITY, scores)
+    )
+    return tirx.reinterpret(emit.vector_dtype("float32", scores), bits)

@@ -25,8 +25,8 @@ from chameleon_tvm._spaces.template.attention_tile_parts import (
     AttentionBlock,
     Item,
     Scratch,
+    hidden,
     in_all_lanes,
-    only,
 )
 from chameleon_tvm._spaces.template.tile_blocks import TileBlocks
 from chameleon_tvm._spaces.template.tile_packing import (
@@ -91,16 +91,61 @@ class AttentionRows(AttentionLoops):
         )
 
     def _pack_panel(self, packer: Packer, index: Expr) -> Stmt:
-        """Pack a step of keys and values of a head, the last of which may have fewer keys."""
-        whole, rest = divmod(self.keys, STEP)
+        """Pack a step of keys and values of a head."""
         head, step = emit.split(index, self.panels)
         b, h = emit.split(head, self.spec.key[:2])
+        rows = self.inputs[1].layout != "BHDS"
+        pack_keys = self._pack_rows_of_keys if rows else self._pack_columns_of_keys
+        place = (b, h, step)
+        return emit.sequence(
+            [pack_keys(packer, place, index), self._pack_values(packer, place, index)]
+        )
+
+    def _token(self, number: Expr) -> Expr:
+        """The token of a number. After the last token, it repeats, with exponentials of 0."""
+        return number if self.keys % STEP == 0 else tirx.min(number, self.keys - 1)
+
+    def _pack_rows_of_keys(self, packer: Packer, at: tuple[Expr, Expr, Expr], panel: Expr) -> Stmt:
+        """Pack a step of keys whose features are neighbours in memory."""
+        b, h, step = at
+        key = self.inputs[1]
+
+        def tile(half: Expr, part: Expr, depth: int) -> Stmt:
+            def line(k: Expr, d: Expr, lanes: int) -> Expr:
+                token = self._token(step * STEP + half * LANES + k)
+                return key.load(b, h, token, part * STEP + d, lanes)
+
+            starts = [self._key_place(panel * 2 + half, p, part) for p in range(self.parts)]
+            write = partial(write_words, self.packed_keys, starts)
+            return packer.transposed_weights(line, depth, LANES, write)
+
+        def half(number: Expr) -> Stmt:
+            return emit.pieces("part", self.spec.query[3], STEP, partial(tile, number))
+
+        return emit.loop("half", 2, half)
+
+    def _pack_columns_of_keys(
+        self, packer: Packer, at: tuple[Expr, Expr, Expr], panel: Expr
+    ) -> Stmt:
+        """Pack a step of keys whose tokens are neighbours in memory; the last may have fewer."""
+        b, h, step = at
+        key = self.inputs[1]
+        whole, rest = divmod(self.keys, STEP)
+
+        def tile(half: int, columns: int, part: Expr, depth: int) -> Stmt:
+            def line(d: Expr, k: Expr, lanes: int) -> Expr:
+                return key.load(b, h, step * STEP + half * LANES + k, part * STEP + d, lanes)
+
+            starts = [self._key_place(panel * 2 + half, p, part) for p in range(self.parts)]
+            write = partial(write_words, self.packed_keys, starts)
+            return packer.weights(line, depth, columns, write)
 
         def pack(count: int) -> Stmt:
+            columns = [min(LANES, max(0, count - half * LANES)) for half in range(2)]
             return emit.sequence(
                 [
-                    *self._pack_keys(packer, (b, h, step), index, count),
-                    *self._pack_values(packer, (b, h, step), index, count),
+                    emit.pieces("part", self.spec.query[3], STEP, partial(tile, half, valid))
+                    for half, valid in enumerate(columns)
                 ]
             )
 
@@ -108,60 +153,19 @@ class AttentionRows(AttentionLoops):
             return pack(STEP)
         return emit.branch([(step < whole, pack(STEP))], pack(rest)) if whole else pack(rest)
 
-    def _pack_keys(
-        self, packer: Packer, at: tuple[Expr, Expr, Expr], panel: Expr, count: int
-    ) -> list[Stmt]:
-        b, h, step = at
-        _, key, _ = self.inputs
-
-        def tile(number: Expr, columns: int, part: int) -> Stmt:
-            first, begin = step * STEP + number * LANES, part * STEP
-            starts = [self._key_place(panel * 2 + number, p, part) for p in range(self.parts)]
-
-            def write(row: Expr, words: Words) -> Stmt:
-                return write_words(self.packed_keys, starts, row, words)
-
-            if key.layout == "BHDS":
-                return packer.weights(
-                    lambda d, k, lanes: key.load(b, h, first + k, begin + d, lanes),
-                    self.depths[part],
-                    columns,
-                    write,
-                )
-            return packer.transposed_weights(
-                lambda k, d, lanes: key.load(b, h, first + k, begin + d, lanes),
-                self.depths[part],
-                columns,
-                write,
-            )
-
-        if count == STEP:
-            return [
-                emit.loop("half", 2, partial(tile, columns=LANES, part=part))
-                for part in range(len(self.depths))
-            ]
-        return [
-            tile(number, min(LANES, max(0, count - number * LANES)), part)
-            for number in range(2)
-            for part in range(len(self.depths))
-        ]
-
-    def _pack_values(
-        self, packer: Packer, at: tuple[Expr, Expr, Expr], panel: Expr, count: int
-    ) -> list[Stmt]:
+    def _pack_values(self, packer: Packer, at: tuple[Expr, Expr, Expr], panel: Expr) -> Stmt:
         b, h, step = at
         value = self.inputs[2]
 
-        def tile(number: int, columns: int) -> Stmt:
-            starts = [self._value_place(panel, part, number) for part in range(self.parts)]
-            return packer.weights(
-                lambda k, d, lanes: value.load(b, h, step * STEP + k, number * LANES + d, lanes),
-                count,
-                columns,
-                lambda row, words: write_words(self.packed_values, starts, row, words),
-            )
+        def tile(number: Expr, columns: int) -> Stmt:
+            def line(k: Expr, d: Expr, lanes: int) -> Expr:
+                return value.load(b, h, self._token(step * STEP + k), number * LANES + d, lanes)
 
-        return [tile(number, columns) for number, columns in enumerate(self.widths)]
+            starts = [self._value_place(panel, part, number) for part in range(self.parts)]
+            write = partial(write_words, self.packed_values, starts)
+            return packer.weights(line, STEP, columns, write)
+
+        return emit.pieces("column", self.spec.value[3], LANES, tile)
 
     def _key_place(self, tile: Expr, part: int, step: Expr) -> Expr:
         """The place of a tile of keys and a step of features; tiles count over all heads."""
@@ -174,24 +178,18 @@ class AttentionRows(AttentionLoops):
     def _pack_queries(self, packer: Packer, place: QueryPlace, scratch: Scratch) -> Stmt:
         scale = self.spec.scale * (1.0 if self.mask is not None else LOG2_E)
 
-        def tile(at: Expr, part: int) -> Stmt:
+        def tile(part: Expr, depth: int) -> Stmt:
+            return emit.loop("tile", self.block.query_tiles, partial(rows, part, depth))
+
+        def rows(part: Expr, depth: int, at: Expr) -> Stmt:
             def scaled(row: Expr, d: Expr, lanes: int) -> Expr:
                 query = (place.b, place.h, place.first + at * LANES + row, part * STEP + d)
                 return self.query.load(*query, lanes) * emit.constant(scale, lanes)
 
             starts = [self._query_place(part, p, at) for p in range(self.parts)]
-            return packer.data(
-                scaled,
-                self.depths[part],
-                lambda row, words: write_words(scratch.queries, starts, row, words),
-            )
+            return packer.data(scaled, depth, partial(write_words, scratch.queries, starts))
 
-        return emit.sequence(
-            [
-                emit.loop("tile", self.block.query_tiles, partial(tile, part=part))
-                for part in range(len(self.depths))
-            ]
-        )
+        return emit.pieces("part", self.spec.query[3], STEP, tile)
 
     def _query_place(self, step: Expr, part: int, tile: Expr) -> Expr:
         """The place of a step of features and a tile of queries."""
@@ -224,20 +222,22 @@ class AttentionRows(AttentionLoops):
         """
         steps, begin = item.steps, item.begin
         rest = self.keys % STEP
-        whole = steps
-        ends: Expr | None = None
-        if rest and isinstance(steps, int):
-            whole = steps - 1
-        elif rest:
-            ends = begin + steps == self.steps
-            whole = steps - tirx.Cast("int32", ends)
+        # Code of its own for the last step saves a vector of exponentials, or reads no mask after
+        # the last key. It takes time to compile.
+        apart = rest and (rest <= LANES or (self.mask is not None and self.spec.mask[3] != 1))
+
+        def if_last(statement: Stmt) -> Stmt:
+            """Run a statement in the last block, which alone has a step with fewer keys."""
+            if self.key_blocks == 1 and not self.spec.causal:
+                return statement
+            return emit.when(begin + steps == self.steps, statement)
 
         def for_each_step(body: Callable[[Expr, int], Stmt]) -> list[Stmt]:
-            statements = [] if whole == 0 else [emit.loop("step", whole, lambda at: body(at, STEP))]
-            if rest:
-                last = body(whole, rest)
-                statements.append(last if ends is None else emit.when(ends, last))
-            return statements
+            if not apart:
+                return [emit.loop("step", steps, lambda step: body(step, STEP))]
+            whole = tirx.min(steps, self.steps - 1 - begin)
+            loop = emit.loop("step", whole, lambda step: body(step, STEP))
+            return [loop, if_last(body(steps - 1, rest))]
 
         def row(at: Expr) -> Stmt:
             q = item.query_tile * LANES + at
@@ -257,8 +257,10 @@ class AttentionRows(AttentionLoops):
                 index = scores + step * STEP
                 return self._powers(scratch, (most, total), index, count, write)
 
+            hide = [if_last(self._hide(scratch, scores + (steps - 1) * STEP, rest))] if rest else []
             statements = [
                 assign(most, maxima),
+                *hide,
                 *for_each_step(compare),
                 *in_all_lanes(most, tirx.max),
                 assign(factor, self._power(maxima - read(most))),
@@ -271,6 +273,15 @@ class AttentionRows(AttentionLoops):
             return emit.allocate([most, total, factor], emit.sequence(statements))
 
         return row
+
+    def _hide(self, scratch: Scratch, begin: Expr, valid: int) -> Stmt:
+        """Write minus infinity to the scores of the last vector of a step, after its keys."""
+        first, valid = divmod(valid, LANES)
+        if not valid:
+            return emit.sequence([])
+        index = [begin + first * LANES]
+        scores = hidden(emit.load(scratch.scores, index, LANES), valid)
+        return emit.store(scratch.scores, index, scores, LANES)
 
     def _compare(
         self,
@@ -306,7 +317,6 @@ class AttentionRows(AttentionLoops):
                 ]
                 buffers += [register]
                 score = read(register)
-            score = only(valid, score, LOWEST)
             body = emit.sequence([*before, assign(most, tirx.max(read(most), score))])
             statements.append(emit.allocate(buffers, body) if buffers else body)
         return emit.sequence(statements)
@@ -339,7 +349,6 @@ class AttentionRows(AttentionLoops):
         for number, power in enumerate(powers):
             score = emit.load(scratch.scores, [begin + number * LANES], LANES)
             value = self._power(score - read(most))
-            value = only(min(LANES, count - number * LANES), value, 0.0)
             statements += [assign(power, value), assign(total, read(total) + read(power))]
         words = words_of([read(power) for power in powers], self.parts)
         return emit.allocate([*powers], emit.sequence([*statements, write(words)]))

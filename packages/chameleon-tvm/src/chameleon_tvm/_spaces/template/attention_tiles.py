@@ -210,13 +210,7 @@ class AttentionByTiles(AttentionRows):
             target = (scratch.outputs, pitch, place)
             return self._sums(target, columns, products, between, item.key_block)
 
-        whole, rest = divmod(len(self.widths), across)
-        statements = []
-        if whole:
-            statements.append(emit.loop("column", whole, lambda at: tile(at, across)))
-        if rest:
-            statements.append(tile(whole, rest))
-        return emit.sequence(statements)
+        return emit.pieces("column", len(self.widths), across, tile)
 
     def _sums(
         self,

@@ -193,7 +193,8 @@ def read_vector(
 ) -> tuple[Expr, list[Stmt], list[Buffer]]:
     """A vector of a row with zeros after ``valid`` numbers, with its statements and buffers."""
     if valid >= LANES:
-        return read(row, start, LANES), [], []
+        vector = tirx.Var("vector", f"float32x{LANES}")
+        return vector, [tirx.Bind(vector, read(row, start, LANES))], []
     short = emit.buffer("short", (LANES,))
     copy = emit.loop("at", valid, lambda at: emit.store(short, [at], read(row, start + at, 1)))
     clear = emit.store(short, [0], emit.zero(LANES), LANES)
