@@ -14,6 +14,7 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core.api import Registry
 from chameleon_core.plugin_api import CostModel
+from chameleon_networks._artifact.writer import read_manifest
 from chameleon_networks._frameworks.reduced_precision import default_precision
 from marks import full
 
@@ -160,6 +161,22 @@ def test_clients_call_a_network_beside_a_busy_process(run, chameleon):
     assert header.split()[:3] == ["network", "precision", "requests/s"]
     assert ours.split()[:2] == ["network", "float32"]
     assert ratio.endswith("times as many requests a second as the best of the others in float32")
+
+
+@pytest.mark.full
+def test_kernels_are_timed_in_the_network_and_alone(run, chameleon):
+    finished = chameleon("bench-network", run, "--profile", "--json")
+    assert finished.returncode == 0, finished.stderr
+    profile = json.loads(finished.stdout)
+    tuned = {task["name"] for task in read_manifest(run / "network")["tasks"]}
+    assert {row["name"] for row in profile["kernels"] if row["peak_share"] is not None} == tuned
+    for row in profile["kernels"]:
+        assert row["seconds"] > 0 < row["alone_seconds"]
+    finished = chameleon("bench-network", run, "--profile")
+    header, *rows, last = finished.stdout.splitlines()
+    assert header.split()[-3:] == ["share", "of", "peak"]
+    assert len(rows) == len(profile["kernels"])
+    assert "times as long as alone" in last
 
 
 def test_a_network_is_a_bundle_for_c(run, chameleon, tmp_path):

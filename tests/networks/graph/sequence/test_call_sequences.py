@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from chameleon_core.plugin_api import ConfigError
 from chameleon_networks._artifact.load import load
 from chameleon_networks._evaluation.profile import AROUND, kernel_seconds
 from chameleon_networks._graph.relax_utils import relax, tvm
@@ -169,6 +170,8 @@ def test_what_is_no_call_is_left_to_the_virtual_machine(deliver):
     _same(network.run(np.ones(3, np.float32)), [np.full(3, 2, np.float32)])
     names = [k.name for k in kernel_seconds(str(network.folder), [np.ones(3, np.float32)])]
     assert AROUND in names
+    with pytest.raises(ConfigError, match="cannot repeat single kernels"):
+        kernel_seconds(str(network.folder), [np.ones(3, np.float32)], repeats=1)
 
 
 def test_nothing_at_all_is_computed(deliver):
@@ -197,6 +200,10 @@ def test_each_kernel_is_timed(deliver):
     assert sum(count.values()) == len(network.kernels)
     assert set(count) == set(network.kernels)
     assert all(row.seconds > 0 for row in rows)
+    alone = {row.name: row.seconds for row in kernel_seconds(str(network.folder), [X], repeats=2)}
+    assert alone.pop(AROUND) == 0, "nothing else is timed"
+    assert set(alone) == set(count)
+    assert all(seconds > 0 for seconds in alone.values())
 
 
 def test_weights_of_any_size_and_kind(deliver):

@@ -48,7 +48,8 @@ int @name@_threads(const @name@_handle *handle);
 int @name@_run(@name@_handle *handle, const void *const *inputs, void *const *outputs);
 
 /* The same; `nanoseconds` gets the time of each of `@name@_call_count()` kernel calls, whose names
- * `@name@_kernels()` has, one a line. */
+ * `@name@_kernels()` has, one a line. Its numbers are 0 before. A positive number is how often the
+ * call is repeated, for the least time of the repetitions; the outputs are then undefined. */
 int @name@_profile(@name@_handle *handle, const void *const *inputs, void *const *outputs,
                    int64_t *nanoseconds);
 int @name@_call_count(void);

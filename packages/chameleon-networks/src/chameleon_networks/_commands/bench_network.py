@@ -59,6 +59,9 @@ MOST = 64
     show_default=True,
     help="Duration of a turn with --streams or --neighbours.",
 )
+@click.option(
+    "--profile", is_flag=True, help="Time each kernel in the network and alone, and no rivals."
+)
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
@@ -71,6 +74,7 @@ def command(
     streams: tuple[str, ...],
     neighbours: int,
     seconds: float,
+    profile: bool,
     trust_source: bool,
     as_json: bool,
 ) -> None:
@@ -91,17 +95,25 @@ def command(
     output shows requests a second and quantiles of the latency, as medians over the turns. OpenVINO
     and onnxruntime can serve several clients in two ways each, and the faster way counts.
 
+    With --profile, the output shows the time of each kernel inside the network, and right after
+    itself. It also shows how far the kernel is from the peak of its instructions in registers. All
+    are measured in turns.
+
     The command runs the delivered network, which is a program. If the model or `calibrate` of the
     run is your own Python code, --trust-source is needed.
     """
-    from chameleon_networks._commands.network_times import Timing, show, timed  # noqa: PLC0415 - --help is quick
+    from chameleon_networks._commands import network_profile, network_times  # noqa: PLC0415 - --help is quick
 
+    if profile:
+        profiles = network_profile.profiled(folder, trust_source=trust_source)
+        network_profile.show(profiles, as_json=as_json)
+        return
     if calibrate is not None and not precisions:
         raise ConfigError(
             "--calibrate is for networks in reduced precision, and --precision names none",
             hint=f"Add --precision {INT8}.",
         )
-    timing = Timing(
+    timing = network_times.Timing(
         rivals=None if rivals is None else tuple(name.strip() for name in rivals.split(",")),
         precisions=precisions,
         calibrate=calibrate,
@@ -110,7 +122,8 @@ def command(
         rounds=rounds,
         seconds=seconds,
     )
-    show(timing, timed(folder, timing, trust_source=trust_source), as_json=as_json)
+    times = network_times.timed(folder, timing, trust_source=trust_source)
+    network_times.show(timing, times, as_json=as_json)
 
 
 def stream_numbers(options: Sequence[str]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from chameleon_core.api import RunFile, RunView
 from chameleon_core.plugin_api import ConfigError, ModelChoice, RunFolderError
 
 from chameleon_networks._artifact.sources import check_source_files
+from chameleon_networks._artifact.writer import read_manifest
 from chameleon_networks._frontends.bucketed import ShapeFrontend
 from chameleon_networks._frontends.lazy import LazyFrontend
 
@@ -53,6 +54,14 @@ def delivered_in(folder: Path) -> Path:
             hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
         )
     return delivered
+
+
+def bucket_folder(delivered: Path, bucket: str) -> Path:
+    """The folder of a bucket, or the delivered folder itself for an empty name."""
+    if not bucket:
+        return delivered
+    known = read_manifest(delivered)["buckets"]
+    return delivered / str(next(entry["folder"] for entry in known if entry["name"] == bucket))
 
 
 def threads_of(run: RunView) -> int:

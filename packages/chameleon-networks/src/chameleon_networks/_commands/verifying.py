@@ -92,7 +92,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
             name: Comparison(
                 network=frontend.network,
                 folder=delivered,
-                manifest=read_manifest(_folder_of(delivered, name)),
+                manifest=read_manifest(runs.bucket_folder(delivered, name)),
                 kernels=kernels,
                 target=run.target,
                 threads=runs.threads_of(run),
@@ -136,14 +136,6 @@ def _show_bucket(name: str, one: Verification) -> None:
         for number, output in enumerate(one.outputs)
     ]
     print_table(("output", "shape", "error", "right"), rows)
-
-
-def _folder_of(delivered: Path, bucket: str) -> Path:
-    """The folder of a bucket, or the delivered folder itself for an empty name."""
-    if not bucket:
-        return delivered
-    known = read_manifest(delivered)["buckets"]
-    return delivered / str(next(one["folder"] for one in known if one["name"] == bucket))
 
 
 def _samples(network: ImportedNetwork, source: str | None) -> list[verify.Sample]:

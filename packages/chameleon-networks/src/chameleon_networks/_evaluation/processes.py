@@ -224,10 +224,16 @@ class NetworkProcess(WorkerProcess):
         """The process's ``memory_bytes``, ``cores`` and environment ``variables``."""
         return self._ask({"do": "about"})
 
-    def profile(self, inputs: Arrays, *, quantile: float = 0.5) -> list[NetworkResult.Kernel]:
-        """Measure the seconds of each kernel of a delivered network, which is loaded once more."""
+    def profile(
+        self, inputs: Arrays, *, quantile: float = 0.5, repeats: int = 0
+    ) -> list[NetworkResult.Kernel]:
+        """Measure the seconds of each kernel of a delivered network, which is loaded once more.
+
+        With ``repeats``, each call is repeated as often, and the least time of the repetitions
+        counts.
+        """
         request = {"do": "profile", "inputs": self._written(inputs), "folder": str(self.folder)}
-        answer = self._ask({**request, "quantile": quantile})
+        answer = self._ask({**request, "quantile": quantile, "repeats": repeats})
         return [NetworkResult.Kernel(**row) for row in answer["kernels"]]
 
 

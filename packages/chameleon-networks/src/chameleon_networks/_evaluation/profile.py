@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import Arrays
+from chameleon_core.plugin_api import Arrays, ConfigError
 from chameleon_tvm.api import TUNED, late_tvm, symbol_of
 
 from chameleon_networks._artifact.load import VIRTUAL_MACHINE, load
@@ -30,15 +30,19 @@ Calls = list[tuple[str, float]]
 
 
 def kernel_seconds(
-    folder: str, inputs: Arrays, *, quantile: float = MEDIAN
+    folder: str, inputs: Arrays, *, quantile: float = MEDIAN, repeats: int = 0
 ) -> list[NetworkResult.Kernel]:
-    """The seconds of each kernel, summed over its calls in one inference, slowest first."""
+    """The seconds of each kernel, summed over its calls in one inference, slowest first.
+
+    With ``repeats``, each call is repeated as often, and the least time of the repetitions counts.
+    """
     # Complete inferences are run, so that each kernel finds the caches as its predecessors leave
     # them.
     profiler = Profiler(folder, inputs)
     for _ in range(WARM_UP):
         profiler.run()
-    return summed([profiler.run() for _ in range(RUNS)], profiler.tasks, quantile=quantile)
+    runs = [profiler.run(repeats) for _ in range(RUNS)]
+    return summed(runs, profiler.tasks, quantile=quantile)
 
 
 class Profiler:
@@ -57,27 +61,32 @@ class Profiler:
         self.tasks = {symbol_of(task["name"]): task["name"] for task in manifest["tasks"]}
         self.outputs: Arrays = []
 
-    def run(self) -> Calls:
-        """Run one inference, and return the seconds of each kernel call."""
-        calls, self.outputs = self._run()
+    def run(self, repeats: int = 0) -> Calls:
+        """Run one inference, and return the seconds of each kernel call.
+
+        With ``repeats``, each call is repeated, and the outputs are undefined.
+        """
+        calls, self.outputs = self._run(repeats)
         return calls
 
 
-def _called(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
+def _called(network: Any, inputs: Arrays) -> Callable[[int], tuple[Calls, Arrays]]:
     names = network.engine.kernels
     times = np.zeros(len(names), np.int64)
 
-    def run() -> tuple[Calls, Arrays]:
+    def run(repeats: int) -> tuple[Calls, Arrays]:
+        times.fill(repeats)
         started = time.perf_counter()
         outputs = network.outputs(network.arrays(inputs), times)
         whole = time.perf_counter() - started
         seconds = (times * 1e-9).tolist()
-        return [*zip(names, seconds, strict=True), (AROUND, whole - sum(seconds))], outputs
+        around = 0.0 if repeats else whole - sum(seconds)
+        return [*zip(names, seconds, strict=True), (AROUND, around)], outputs
 
     return run
 
 
-def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
+def _interpreted(network: Any, inputs: Arrays) -> Callable[[int], tuple[Calls, Arrays]]:
     machine = network.engine.machine
     arguments = [
         late_tvm.tvm.runtime.tensor(array, device=late_tvm.tvm.cpu())
@@ -97,7 +106,11 @@ def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arra
 
     machine.set_instrument(instrument)
 
-    def run() -> tuple[Calls, Arrays]:
+    def run(repeats: int) -> tuple[Calls, Arrays]:
+        if repeats:
+            raise ConfigError(
+                "TVM's virtual machine, which runs this network, cannot repeat single kernels"
+            )
         calls.clear()
         result = machine["main"](*arguments)
         outputs = [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]

@@ -153,7 +153,8 @@ class Server:
         """Measure the seconds of each kernel of a delivered network, which is loaded once more."""
         profile = importlib.import_module("chameleon_networks._evaluation.profile")
         inputs = read_arrays(Path(request["inputs"]))
-        kernels = profile.kernel_seconds(request["folder"], inputs, quantile=request["quantile"])
+        options = {key: request[key] for key in ("quantile", "repeats")}
+        kernels = profile.kernel_seconds(request["folder"], inputs, **options)
         return {"kernels": [attrs.asdict(kernel) for kernel in kernels]}
 
     def _about(self, _: Message) -> Message:

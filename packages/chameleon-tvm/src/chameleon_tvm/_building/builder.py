@@ -56,6 +56,26 @@ class TVMBuilder(Builder):
             make_clock=clock_of(program, self.task.target),
         )
 
+    def peak(self, config: Sequence[int]) -> float | None:
+        """The operations of the operator per second that this CPU's cores could do at present.
+
+        The cores run the instructions of a kernel on registers alone.
+
+        Args:
+            config: The knob indices of the configuration.
+
+        Returns:
+            The operations per second; None without a clock for the instructions.
+        """
+        make_clock = clock_of(self.program(config), self.task.target)
+        reading = None if make_clock is None else make_clock().clock()
+        return None if reading is None else reading[1] / self.work(config)
+
+    def work(self, config: Sequence[int]) -> float:
+        """How many operations the kernel of a configuration does for one of the operator."""
+        del config
+        return 1.0
+
     def export(self, config: Sequence[int], artifact: Path) -> None:
         program = self.program(config)
         task = self._task_that_unpacks(program)

@@ -98,6 +98,11 @@ class Algorithm(ABC):
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         """Pack logical constants (weights, ...) for the function of a configuration."""
 
+    def work(self, values: Mapping[str, Any]) -> float:
+        """How many operations the code does for one of the operator."""
+        del values
+        return 1.0
+
     @property
     def tolerance(self) -> float:
         """The error that the algorithm may have beyond the operator's tolerance, usually 0."""
@@ -124,6 +129,9 @@ class MultiAlgorithmTemplate(Template):
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         return self._algorithm(values).pack(values, constants)
+
+    def work(self, values: Mapping[str, Any]) -> float:
+        return self._algorithm(values).work(values)
 
     def _algorithm(self, values: Mapping[str, Any]) -> Algorithm:
         """The algorithm of a decoded configuration."""

@@ -33,6 +33,7 @@ from chameleon_tvm._spaces.template.attention_tiling import (
 from chameleon_tvm._spaces.template.options import DIRECT, SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.split_algorithm import split_error, split_product_of
 from chameleon_tvm._spaces.template.tile_packing import LANES, STEP, supports
+from chameleon_tvm._spaces.template.tile_tiling import PRODUCTS_OF_PARTS
 from chameleon_tvm._types import FLOAT32
 
 
@@ -123,6 +124,10 @@ class AttentionSplit(Algorithm):
             parts=SPLIT_PARTS[values[ALGORITHM]],
         )
         return loops.function()
+
+    def work(self, values: Mapping[str, Any]) -> float:
+        parts = SPLIT_PARTS[values[ALGORITHM]]
+        return PRODUCTS_OF_PARTS[parts, parts]
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         del values  # there are no constants

@@ -61,6 +61,11 @@ class Template(ABC):
         del values
         return constants
 
+    def work(self, values: Mapping[str, Any]) -> float:
+        """How many operations a kernel does for one of the operator, such as 3 for ``split3``."""
+        del values
+        return 1.0
+
     @property
     def tolerance(self) -> float:
         """The error that the template's algorithms may have beyond the operator's tolerance.
@@ -150,6 +155,9 @@ class TemplateBuilder(TVMBuilder):
     def reference(self) -> tuple[Arrays, float]:
         arrays, tolerance = super().reference()
         return arrays, max(tolerance, self.template.tolerance)
+
+    def work(self, config: Sequence[int]) -> float:
+        return self.template.work(self.space.decode(config))
 
     def program(self, config: Sequence[int]) -> Program:
         reason = self.space.why_illegal(config)

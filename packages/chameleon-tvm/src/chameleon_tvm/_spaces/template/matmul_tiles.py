@@ -393,6 +393,10 @@ class MatmulSplit(Algorithm):
         )
         return MatmulTiles(sizes, self.product, SPLIT_PARTS[values[ALGORITHM]], direct).function()
 
+    def work(self, values: Mapping[str, Any]) -> float:
+        parts = SPLIT_PARTS[values[ALGORITHM]]
+        return PRODUCTS_OF_PARTS[parts, parts]
+
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         del values  # there are no constants
         return constants

@@ -307,6 +307,9 @@ class SplitAlgorithm(TileAlgorithm):
     def _in_place(self) -> bool:
         return False
 
+    def work(self, values: Mapping[str, Any]) -> float:
+        return tile_tiling.PRODUCTS_OF_PARTS[self._parts[values[ALGORITHM]]]
+
     def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
         parts, weight_parts = self._parts[values[ALGORITHM]]
         return attrs.evolve(self.arithmetic, parts=parts, weight_parts=weight_parts)

@@ -319,6 +319,10 @@ class WinogradAlgorithm(Algorithm):
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         return WinogradConvolution(self.geometry, winograd_tile(values), self.spec).function()
 
+    def work(self, values: Mapping[str, Any]) -> float:
+        out = winograd_tile(values).out
+        return transforms(out).points / (out**2 * math.prod(self.geometry.kernel))
+
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *bias = constants
         tile = winograd_tile(values)
