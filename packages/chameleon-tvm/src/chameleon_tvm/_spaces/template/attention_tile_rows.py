@@ -242,14 +242,15 @@ class AttentionRows(AttentionLoops):
         def row(at: Expr) -> Stmt:
             q = item.query_tile * LANES + at
             scores = (item.slot * self.block.group_queries + at) * self.pitch
-            most, total, factor = emit.registers(3, LANES, name="row")
+            # Two registers for maxima halve the chain of instructions that wait for each other.
+            most, second, total, factor = emit.registers(4, LANES, name="row")
             maxima, totals = (
                 emit.load(memory, [q * LANES], LANES) for memory in (scratch.maxima, scratch.totals)
             )
 
             def compare(step: Expr, count: int) -> Stmt:
                 index, key = scores + step * STEP, (begin + step) * STEP
-                return self._compare(scratch, most, (index, key), (place, q), count)
+                return self._compare(scratch, (most, second), (index, key), (place, q), count)
 
             def power(step: Expr, count: int) -> Stmt:
                 starts = [self._power_place(item, step, part, 0) for part in range(self.parts)]
@@ -260,8 +261,10 @@ class AttentionRows(AttentionLoops):
             hide = [if_last(self._hide(scratch, scores + (steps - 1) * STEP, rest))] if rest else []
             statements = [
                 assign(most, maxima),
+                assign(second, maxima),
                 *hide,
                 *for_each_step(compare),
+                assign(most, tirx.max(read(most), read(second))),
                 *in_all_lanes(most, tirx.max),
                 assign(factor, self._power(maxima - read(most))),
                 emit.store(scratch.maxima, [q * LANES], read(most), LANES),
@@ -270,7 +273,7 @@ class AttentionRows(AttentionLoops):
                 *for_each_step(power),
                 emit.store(scratch.totals, [q * LANES], read(total), LANES),
             ]
-            return emit.allocate([most, total, factor], emit.sequence(statements))
+            return emit.allocate([most, second, total, factor], emit.sequence(statements))
 
         return row
 
@@ -286,12 +289,12 @@ class AttentionRows(AttentionLoops):
     def _compare(
         self,
         scratch: Scratch,
-        most: Buffer,
+        most: tuple[Buffer, Buffer],
         begin: tuple[Expr, Expr],
         query: tuple[QueryPlace, Expr],
         count: int,
     ) -> Stmt:
-        """Compare a step's scores with a maximum, and apply the mask to them."""
+        """Compare a step's scores with two maxima in turn, and apply the mask to them."""
         place, q = query
         statements = []
         for first in range(0, count, LANES):
@@ -317,7 +320,8 @@ class AttentionRows(AttentionLoops):
                 ]
                 buffers += [register]
                 score = read(register)
-            body = emit.sequence([*before, assign(most, tirx.max(read(most), score))])
+            maximum = most[first // LANES]
+            body = emit.sequence([*before, assign(maximum, tirx.max(read(maximum), score))])
             statements.append(emit.allocate(buffers, body) if buffers else body)
         return emit.sequence(statements)
 
