@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -147,12 +148,13 @@ class MatmulTiles:
         """Pack the tiles of a step of a block of columns of a right side."""
         n, block, step = emit.split(index, self.panels)
         first = emit.tile_start(block, self.sizes.across * LANES, self._columns)
-        statements = []
-        for at in range(self.sizes.across):
+
+        def tile(at: Expr) -> Stmt:
             starts = [self._weights_place(index, part, at) for part in range(self.parts)]
             pack = self._pack_tile(packer, (n, step * STEP, first + at * LANES), starts)
-            statements.append(self._at_depth(step, pack))
-        return emit.sequence(statements)
+            return self._at_depth(step, pack)
+
+        return emit.loop("tile", self.sizes.across, tile)
 
     @property
     def _columns(self) -> int:
@@ -180,7 +182,7 @@ class MatmulTiles:
 
         return pack
 
-    def _weights_place(self, panel: Expr, part: int, at: int) -> Expr:
+    def _weights_place(self, panel: Expr, part: int, at: Expr) -> Expr:
         return ((panel * self.parts + part) * self.sizes.across + at) * TILE
 
     def _multiply(self, packer: Packer, index: Expr) -> Stmt:
@@ -193,9 +195,8 @@ class MatmulTiles:
         )
 
         def pack(step: Expr) -> Stmt:
-            return emit.sequence(
-                [self._pack_rows(packer, rows, (n, first, step), at) for at in range(sizes.down)]
-            )
+            tile = partial(self._pack_rows, packer, rows, (n, first, step))
+            return emit.loop("tile", sizes.down, tile)
 
         begin = tirx.floordiv(group * sizes.column_blocks, sizes.groups)
         end = tirx.floordiv((group + 1) * sizes.column_blocks, sizes.groups)
@@ -207,7 +208,7 @@ class MatmulTiles:
         return emit.allocate(rows, emit.sequence([packing, tiles]))
 
     def _pack_rows(
-        self, packer: Packer, rows: Buffer, at: tuple[Expr, Expr, Expr], tile: int
+        self, packer: Packer, rows: Buffer, at: tuple[Expr, Expr, Expr], tile: Expr
     ) -> Stmt:
         n, first, step = at
         starts = [self._rows_place(step, part, tile) for part in range(self.parts)]
@@ -222,7 +223,7 @@ class MatmulTiles:
 
         return self._at_depth(step, lambda depth: packer.data(read, depth, write))
 
-    def _rows_place(self, step: Expr, part: int, at: int) -> Expr:
+    def _rows_place(self, step: Expr, part: int, at: Expr) -> Expr:
         return ((step * self.parts + part) * self.sizes.down + at) * TILE
 
     def _block(self, rows: Buffer, at: tuple[Expr, Expr, Expr]) -> Stmt:
