@@ -11,6 +11,7 @@ from chameleon_core.plugin_api import NoOptions, StageContext
 from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace
+from marks import full
 
 BATCHES, BATCH_SIZE = 4, 8
 
@@ -57,7 +58,9 @@ def make_tuner():
     return make
 
 
-@pytest.mark.parametrize("name", ["softmax", "matmul_softmax", "log_sum_exp", "largest_place"])
+@pytest.mark.parametrize(
+    "name", ["softmax", full("matmul_softmax"), full("log_sum_exp"), full("largest_place")]
+)
 def test_what_is_proposed_is_possible(name, foreign_task, make_tuner):
     """More than eight of ten legal configurations of these operators are impossible."""
     task = foreign_task(name)
@@ -77,6 +80,7 @@ def test_what_is_proposed_is_possible(name, foreign_task, make_tuner):
         )
 
 
+@pytest.mark.full
 def test_first_guesses_are_valid(foreign_task):
     """Thirty-one of thirty-two were impossible."""
     task = foreign_task("matmul_softmax")
