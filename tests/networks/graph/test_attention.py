@@ -259,7 +259,8 @@ TWO_MASKS = {
 }
 
 
-@pytest.mark.parametrize("constant", [False, full(True)])
+@pytest.mark.full
+@pytest.mark.parametrize("constant", [False, True])
 def test_rows_that_two_masks_hide_are_those_of_torch(constant, deliver):
     one, two = seen(1, 1, TOKENS, TOKENS), seen(1, 1, TOKENS, TOKENS).flip(3)
     for row, (first, second) in enumerate([(1, 1), (1, 0), (0, 1)]):

@@ -69,7 +69,7 @@ def test_depthwise_convolutions(spec, seed):
     check(spec, seed)
 
 
-@settings(FEW, max_examples=12)
+@settings(FEW, max_examples=6)
 @given(
     st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 70)),
     EPILOGUES,
@@ -82,7 +82,7 @@ def test_dense(sizes, epilogue, activation, seed):
     check(DenseSpec(input=[rows, features], units=units, **epilogue), seed)
 
 
-@settings(FEW, max_examples=10)
+@settings(FEW, max_examples=6)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.integers(1, 40)),
     st.booleans(),

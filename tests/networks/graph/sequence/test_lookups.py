@@ -43,6 +43,7 @@ def test_who_cannot_look_up_gets_one_copy(deliver):
     assert _moves(network) == ["shuffle_of_some_of_1x6x6x32_float32"]
 
 
+@pytest.mark.full
 def test_callers_own_what_they_pass_and_get(deliver):
     def build(emit, x):
         new = conv(emit, x, 4)
