@@ -254,6 +254,7 @@ def texts_of_the_code():
                 yield node.value
 
 
+@pytest.mark.full
 def test_messages_of_troubleshooting_are_those_of_the_code():
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     headings = re.findall(r"^### `(.+)`$", text, re.MULTILINE)

@@ -9,6 +9,7 @@ import torch
 from chameleon_networks._backends.onnx_networks import prepare
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import export_module
+from marks import full
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
@@ -87,7 +88,7 @@ def _over_axes(rank):
     }
 
 
-@pytest.mark.parametrize("shape", [(3000,), (1100, 37), (40, 30, 33)])
+@pytest.mark.parametrize("shape", [full((3000,)), (1100, 37), full((40, 30, 33))])
 def test_reductions_are_as_accurate_as_torch(tmp_path, shape):
     assert _inaccurate(tmp_path, _over_axes(len(shape)), shape) == {}
 
@@ -98,7 +99,7 @@ def test_long_reductions_are_as_accurate_as_torch(tmp_path, shape):
     assert _inaccurate(tmp_path, _over_axes(len(shape)), shape) == {}
 
 
-@pytest.mark.parametrize("shape", [(2, 6, 33, 33), (3, 4, 1000)])
+@pytest.mark.parametrize("shape", [(2, 6, 33, 33), full((3, 4, 1000))])
 def test_normalizations_are_as_accurate_as_torch(tmp_path, shape):
     assert _inaccurate(tmp_path, NORMS, shape) == {}
 

@@ -24,7 +24,7 @@ Cluster = pytest.importorskip("chameleon_runners._ray.cluster").Cluster
 ImpatientHost = pytest.importorskip("impatient_host").ImpatientHost
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def cluster():
     ray.init(
         num_cpus=2,
@@ -54,7 +54,7 @@ def _options(**options):
 
 
 @pytest.fixture
-def make(tmp_path, monkeypatch, hangs_end_soon):
+def make(cluster, tmp_path, monkeypatch, hangs_end_soon):
     monkeypatch.setattr("chameleon_runners._ray.cluster.WorkerActor", ImpatientHost)
 
     def runner(**options):
@@ -138,6 +138,7 @@ def test_an_abandoned_batch_leaves_a_usable_runner(make):
         assert all(m.ok for m in by_config(list(runner.measure(job(_good(3))))).values())
 
 
+@pytest.mark.full
 def test_closing_from_another_thread_ends_a_hang(make, monkeypatch):
     monkeypatch.undo()  # the hang is to last
     with make(run_timeout=900.0, run_floor=900.0) as runner:
@@ -145,17 +146,19 @@ def test_closing_from_another_thread_ends_a_hang(make, monkeypatch):
         assert list(runner.measure(job([config(Fault.HANGS)]))) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "needs", "hint"),
     [({"gpus_per_device": 1}, "1 GPU", "--num-gpus"), ({"threads": 3}, "3 CPU", "threads")],
 )
-def test_no_device_in_the_cluster(options, needs, hint):
+def test_no_device_in_the_cluster(cluster, options, needs, hint):
     with pytest.raises(TargetError, match=rf"one takes {needs}.*2 CPU, 2 device") as caught:
         RayRunner(RayOptions(**options)).__enter__()
     assert hint in str(caught.value.hint)
 
 
-def test_a_cpu_that_measures_leaves_all_its_cores_to_builders():
+@pytest.mark.full
+def test_a_cpu_that_measures_leaves_all_its_cores_to_builders(cluster):
     with RayRunner(RayOptions(threads=2)) as runner:
         described = runner.describe()
     assert described["workers"] == 2

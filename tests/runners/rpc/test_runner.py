@@ -85,6 +85,7 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
 # -- what it is told -------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_an_unknown_key_names_those_there_are(settled, tmp_path, capsys):
     assert run(["run", pipeline(tmp_path, settled.address, key="unknown")]) == ExitCode.DEVICE
     printed = capsys.readouterr().err
