@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -165,6 +166,25 @@ def test_a_cpu_that_measures_leaves_all_its_cores_to_builders(cluster):
     assert len(described["devices"]) == 1
 
 
+@pytest.fixture
+def listed(monkeypatch):
+    """Makes a cluster of the named nodes, none of which is started; ``here`` is this machine."""
+
+    def put(nodes):
+        rows = [
+            {"NodeManagerAddress": name, "NodeID": name, "Resources": resources, "Alive": True}
+            for name, resources in nodes.items()
+        ]
+        total = sum(resources["CPU"] for resources in nodes.values())
+        monkeypatch.setattr(ray, "is_initialized", lambda: True)
+        monkeypatch.setattr(ray, "nodes", lambda: rows)
+        monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": total})
+        context = SimpleNamespace(get_node_id=lambda: "here")
+        monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
+
+    return put
+
+
 CPU, GPUS = {"CPU": 4.0}, {"CPU": 4.0, "GPU": 2.0}
 
 
@@ -184,17 +204,8 @@ CPU, GPUS = {"CPU": 4.0}, {"CPU": 4.0, "GPU": 2.0}
         ({"a": GPUS, "here": CPU}, "llvm", {"device": "some:Board"}, ["a#1", "a#2"]),
     ],
 )
-def test_devices_follow_from_the_target_and_the_nodes(nodes, target, options, names, monkeypatch):
-    own = ray.get_runtime_context().get_node_id()
-    listed = [
-        {
-            "NodeManagerAddress": name,
-            "NodeID": own if name == "here" else f"id-{name}",
-            "Resources": resources,
-        }
-        for name, resources in nodes.items()
-    ]
-    monkeypatch.setattr(Cluster, "_nodes", lambda _: listed)
+def test_devices_follow_from_the_target_and_the_nodes(nodes, target, options, names, listed):
+    listed(nodes)
     canonical = target and json.dumps({"kind": target})
     device_refs = Cluster(RayOptions(**options)).device_refs(canonical)
     assert [ref.name for ref in device_refs] == names
@@ -207,14 +218,16 @@ def test_devices_follow_from_the_target_and_the_nodes(nodes, target, options, na
         assert stage.options["options"] == {"kind": "cuda" if gpu else "cpu"}
 
 
-def test_reserved_cpus_are_built_on_by_nobody(monkeypatch):
+def test_reserved_cpus_are_built_on_by_nobody(listed):
+    listed({"here": {"CPU": 2.0}})
     (ref,) = Cluster(RayOptions(cpus_per_device=1.0)).device_refs()
     assert not ref.shared
     assert ref.device.options["resources"]["num_cpus"] == 1.0
     assert Cluster(RayOptions(cpus_per_device=1.0, workers=4)).builders() == 1
 
 
-def test_devices_that_leave_no_processor_to_build_on():
+def test_devices_that_leave_no_processor_to_build_on(listed):
+    listed({"here": {"CPU": 2.0, "device": 2.0}})
     with pytest.raises(TargetError, match="none is left to build"):
         RayRunner(_options(cpus_per_device=1.0, workers=None)).__enter__()
 
