@@ -67,7 +67,7 @@ def test_what_is_proposed_is_possible(name, foreign_task, make_tuner):
     tuner, builder = make_tuner(task), SketchBuilder(task, SketchOptions(), threads=1)
     rng = np.random.default_rng(2)
     for _ in range(BATCHES):
-        batch = tuner.ask()
+        batch = tuner.ask().configs
         assert len(batch) == BATCH_SIZE, "what is impossible takes no place in a batch"
         for config in batch.tolist():
             builder.scheduled(config)
@@ -113,5 +113,5 @@ def test_an_operator_without_a_program_gets_a_warning_and_no_measurement(
 ):
     (tmp_path / "scan.py").write_text(SCAN)
     task = PrimFuncSpec(name="scan", source=f"{tmp_path / 'scan.py'}:scan").task("scan", target)
-    assert len(make_tuner(task).ask()) == 0
+    assert len(make_tuner(task).ask().configs) == 0
     assert "no_program_of_any_sketch" in capsys.readouterr().out

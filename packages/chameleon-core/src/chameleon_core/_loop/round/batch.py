@@ -64,6 +64,24 @@ class Search:
     short: str | None = None
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class Proposal:
+    """The configurations that a tuner proposes to measure next.
+
+    Attributes:
+        configs: the configurations, array of shape (n, knobs).
+        origins: the stage that proposed each configuration.
+        scores: the scores that a trained cost model predicted, for the configurations that it was
+            asked about.
+        search: the explorer's search steps and best predicted score.
+    """
+
+    configs: Configs
+    origins: Origins = MappingProxyType({})
+    scores: Mapping[Config, float] = MappingProxyType({})
+    search: Search = Search()
+
+
 class Batch:
     """Configurations that are proposed, measured and learnt together.
 

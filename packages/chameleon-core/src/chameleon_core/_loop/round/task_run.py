@@ -11,7 +11,7 @@ import numpy as np
 import structlog
 
 from chameleon_core import _events as events
-from chameleon_core._loop.round.batch import Batch, Config, FallbackWatch, tuples
+from chameleon_core._loop.round.batch import Batch, Config, FallbackWatch, Proposal, tuples
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import (
     Measurement,
@@ -20,7 +20,7 @@ from chameleon_core._measurement import (
     most_frequent_failure,
 )
 from chameleon_core._schedulers import Scheduler
-from chameleon_core._space.design import Configs, DesignSpace
+from chameleon_core._space.design import DesignSpace
 from chameleon_core._stages.jobs import MeasureJob, StageRef
 from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
@@ -346,13 +346,13 @@ class TaskRun:
         """Ask the tuner for one configuration that needs no search (``TaskTuner.guess``)."""
         return self._batch_of(self.tuner.guess())
 
-    def _batch_of(self, configs: Configs) -> Batch:
+    def _batch_of(self, proposal: Proposal) -> Batch:
         return Batch(
-            tuples(configs),
+            tuples(proposal.configs),
             stored=self.records.measured,
-            origins=self.tuner.origins,
-            search=self.tuner.search,
-            scores=self.tuner.scores,
+            origins=proposal.origins,
+            search=proposal.search,
+            scores=proposal.scores,
         )
 
     def begin(self, batch: Batch, search_seconds: float) -> MeasureJob | None:
