@@ -229,6 +229,7 @@ def test_tails_have_torchs_digits(tmp_path):
         _assert_exact(got, wanted, 64, name)
 
 
+@pytest.mark.full
 def test_functions_of_halves_do_not_overflow(tmp_path):
     functions = {"log gamma": torch.lgamma, "error": torch.special.erfinv}
     x = torch.tensor([0.7, 2.5, 9.0, 60.0, 0.1], dtype=torch.float16)

@@ -14,6 +14,7 @@ from chameleon_runners._fleet.options import FleetOptions
 from chameleon_runners._fleet.runner import FleetRunner
 from fault_devices import FaultDevice, FaultDeviceOptions, fault_device_ref
 from faults import Fault, config
+from marks import full
 
 from ..conftest import (  # noqa: TID252 - tests are no package
     TASK,
@@ -194,7 +195,7 @@ def test_a_comparison_moves_on_when_its_device_is_lost(make, tmp_path):
     assert [m.message for m in measurements if not m.ok] == []
 
 
-@pytest.mark.parametrize("fault", [Fault.SEGFAULTS, Fault.DISCONNECTS, Fault.HANGS])
+@pytest.mark.parametrize("fault", [Fault.SEGFAULTS, Fault.DISCONNECTS, full(Fault.HANGS)])
 def test_a_contender_that_takes_devices_with_it_loses(make, tmp_path, fault):
     device_refs = [fault_device_ref(name, tmp_path) for name in "ab"]
     with make(*device_refs) as runner:
@@ -204,6 +205,7 @@ def test_a_contender_that_takes_devices_with_it_loses(make, tmp_path, fault):
     assert bad_one.failure is (FailureKind.RUN_TIMEOUT if hung else FailureKind.CRASH)
 
 
+@pytest.mark.full
 def test_killed_workers_cost_no_result(make, tmp_path):
     device_refs = [fault_device_ref(str(number), tmp_path, seconds=0.02) for number in range(3)]
     with (

@@ -46,6 +46,7 @@ def test_a_kernel_that_is_too_large_to_keep_fails(runner, starved):
     assert set(table) == set(MANY[:3])
 
 
+@pytest.mark.full
 def test_a_contender_that_is_too_large_to_keep_fails(runner, starved):
     contenders = [
         Contender(name=f"{number}", stage=fault_space(), config=MANY[number]) for number in range(2)
