@@ -366,8 +366,8 @@ def test_networks_of_a_library(name, kind):
 @pytest.mark.parametrize(
     "test",
     [
-        lambda mask, _: torch.isnan(mask),
-        lambda mask, _: mask.amax(-2, keepdim=True) == -math.inf,
+        full(lambda mask, _: torch.isnan(mask)),
+        full(lambda mask, _: mask.amax(-2, keepdim=True) == -math.inf),
         lambda mask, scores: (mask + scores).amax(-2, keepdim=True) == -math.inf,
         lambda *_: torch.eye(TOKENS, dtype=torch.bool),
     ],

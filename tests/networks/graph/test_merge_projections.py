@@ -67,7 +67,7 @@ def check_outputs(network, module, deliver, *inputs):
 
 
 @pytest.mark.parametrize(
-    "case", ["plain", full("one without bias"), full("none with bias"), "grouped", "scaled"]
+    "case", ["plain", full("one without bias"), full("none with bias"), "grouped", full("scaled")]
 )
 def test_projections_of_one_tensor_are_one_product(case, deliver):
     torch.manual_seed(0)

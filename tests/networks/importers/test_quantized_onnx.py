@@ -224,7 +224,7 @@ def test_zero_points_that_are_computed(tmp_path, as_guessed):
     assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize(("version", "axis"), [(12, {"axis": 1}), (12, {}), (13, {"axis": 1})])
+@pytest.mark.parametrize(("version", "axis"), [(12, {"axis": 1}), full(12, {}), (13, {"axis": 1})])
 def test_softmax_and_where_between_quantized_tensors(tmp_path, version, axis, as_guessed):
     graph, shape = Graph(3), (2, 4, 5)
     wide, fine = (

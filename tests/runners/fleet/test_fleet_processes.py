@@ -89,7 +89,7 @@ def test_files_cut_off_on_their_way_are_sent_again(make, tmp_path):
         measure_until(noticed, runner)
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [1, full(2)])
 def test_out_of_device_memory(make, tmp_path, devices):
     device_refs = [fault_device_ref(str(number), tmp_path) for number in range(devices)]
     with make(*device_refs) as runner:
@@ -195,7 +195,7 @@ def test_a_comparison_moves_on_when_its_device_is_lost(make, tmp_path):
     assert [m.message for m in measurements if not m.ok] == []
 
 
-@pytest.mark.parametrize("fault", [Fault.SEGFAULTS, Fault.DISCONNECTS, full(Fault.HANGS)])
+@pytest.mark.parametrize("fault", [full(Fault.SEGFAULTS), Fault.DISCONNECTS, full(Fault.HANGS)])
 def test_a_contender_that_takes_devices_with_it_loses(make, tmp_path, fault):
     device_refs = [fault_device_ref(name, tmp_path) for name in "ab"]
     with make(*device_refs) as runner:

@@ -8,6 +8,7 @@ from chameleon_core.plugin_api import Contender
 from chameleon_runners._engine.worker_process import WorkerProcess
 from chameleon_runners._engine.workers import EndReason
 from faults import Fault, config
+from marks import full
 
 from ..conftest import TASK, by_config, fault_space, job  # noqa: TID252 - tests are no package
 
@@ -15,7 +16,7 @@ MANY = [config(Fault.NONE, number) for number in range(14)]
 
 
 @pytest.mark.parametrize(
-    ("kernel_mib", "run_mib"), [(70, 0), (0, 70), (40, 40), (150, 0), (100, 100)]
+    ("kernel_mib", "run_mib"), [(70, 0), (0, 70), full(40, 40), (150, 0), full(100, 100)]
 )
 def test_as_many_kernels_are_held_as_fit(runner, kernel_mib, run_mib):
     table = by_config(list(runner.measure(job(MANY, kernel_mib=kernel_mib, run_mib=run_mib))))

@@ -98,6 +98,7 @@ def test_no_tracker(tmp_path, capsys):
     assert "chameleon serve" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_nobody_listens_at_the_address(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(waiting_policy, "_REFUSED_SECONDS", 1.0)
     address = f"127.0.0.1:{free_port()}"

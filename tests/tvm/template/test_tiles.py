@@ -27,6 +27,7 @@ from chameleon_tvm.testing.loop_tiles import LoopTiles
 from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved, wide_convolutions
 from hypothesis import given
 from hypothesis import strategies as st
+from marks import full
 
 SAPPHIRE = resolved(f"{X86}sapphirerapids -num-cores=2")
 GRANITE = resolved(f"{X86}graniterapids -num-cores=2")
@@ -225,9 +226,13 @@ def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them(types, m
 @pytest.mark.parametrize(
     "spec",
     [
-        Conv2dSpec(input=[2, 32, 7, 7], filters=48, kernel=3, padding=1, layout="NHWC", **BF16),
+        full(
+            Conv2dSpec(input=[2, 32, 7, 7], filters=48, kernel=3, padding=1, layout="NHWC", **BF16)
+        ),
         Conv2dSpec(input=[1, 24, 9, 7], filters=20, kernel=(3, 2), padding=(1, 0, 0, 1), **BF16),
-        Conv2dSpec(input=[1, 64, 7, 7], filters=33, kernel=3, padding=1, layout="NHWC", **INT8),
+        full(
+            Conv2dSpec(input=[1, 64, 7, 7], filters=33, kernel=3, padding=1, layout="NHWC", **INT8)
+        ),
     ],
     ids=lambda spec: f"{spec.dtype}-{spec.sizes}",
 )

@@ -32,6 +32,7 @@ def test_a_stage_of_units_moves_nothing(deliver, channels, batch):
     assert len(looked_up) == 5, "the first convolution of each unit, and the last one"
 
 
+@pytest.mark.full
 def test_who_cannot_look_up_gets_one_copy(deliver):
     def build(emit, x):
         x = emit(op.concat([conv(emit, x, 12), conv(emit, x, 20, 3)], axis=1))
