@@ -28,7 +28,6 @@ def test_it_has_at_most_200_lines():
     assert len(FILE.read_text(encoding="utf-8").splitlines()) <= 200
 
 
-@pytest.mark.full
 def test_a_run_measures_legal_new_configurations_and_finds_a_right_kernel(miniature):
     *_, (configs, seconds) = miniature.tune(rounds=2, most=4)
     assert 3 < len(configs) == len(seconds) <= 8

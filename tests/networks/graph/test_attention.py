@@ -202,7 +202,8 @@ class Convolved(torch.nn.Module):
         return last(mixed.reshape(batch, WIDTH, tokens))
 
 
-@pytest.mark.parametrize("layout", [full("NCHW"), "NHWC"])
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target, deliver):
     torch.manual_seed(0)
     network, inputs = Convolved().eval(), (states().transpose(1, 2).contiguous(),)

@@ -56,6 +56,7 @@ def test_other_processes_read_what_is_exported(dtype, times, export):
     assert export.call_count == times, "in half precision it is exported in float32 as well"
 
 
+@pytest.mark.full
 def test_a_network_in_buckets_reads_its_source_once(export):
     shapes = {"image": (Buckets(buckets=(1, 2, 4)), 3, 32, 32)}
     bucketed = BucketedNetwork(network_of, BuiltinOptions(network="resnet_small", shapes=shapes))

@@ -110,6 +110,7 @@ def test_long_normalizations_are_as_accurate_as_torch(tmp_path, shape):
     assert _inaccurate(tmp_path, NORMS, shape) == {}
 
 
+@pytest.mark.full
 def test_an_image_in_channels_last_is_normalized_as_accurately(tmp_path):
     """The sums of a channel are then apart in memory."""
     torch.manual_seed(0)

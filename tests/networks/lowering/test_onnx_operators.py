@@ -248,6 +248,7 @@ def test_small_numbers_and_nan_are_those_of_onnxruntime():
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_no_index_leaves_an_array():
     """The nearest index counts instead. The memory beside an array holds other values."""
     model = onnx.parser.parse_model(

@@ -250,6 +250,7 @@ def test_a_metric_that_raises_is_refused_before_anything_is_tuned(asked, trials,
         frontend.decide(trials)
 
 
+@pytest.mark.full
 def test_a_type_that_no_operator_can_have_is_refused_or_left_out(asked, trials, monkeypatch):
     monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind.name == "float16")
     frontend = asked(Precision(type="float16"))

@@ -184,6 +184,7 @@ def test_contenders_meet_on_one_device(make, tmp_path, home_space):
     assert broken.failure is FailureKind.BUILD_ERROR
 
 
+@pytest.mark.full
 def test_a_comparison_moves_on_when_its_device_is_lost(make, tmp_path):
     device_refs = [
         fault_device_ref("dying", tmp_path, gone_after=2, rates={}),
@@ -241,12 +242,14 @@ def test_a_comparison_that_is_closed_ends(make, tmp_path, monkeypatch):
     assert "interrupted" in measurement.message
 
 
+@pytest.mark.full
 def test_a_device_that_hangs_while_it_is_reached_is_waited_for(make, tmp_path):
     with make(fault_device_ref("deaf", tmp_path, deaf=1)) as runner:
         assert all(m.ok for m in runner.measure(job(good(4))))
     assert given(tmp_path, "deaf") >= 4
 
 
+@pytest.mark.full
 def test_a_reference_that_ends_its_workers_ends_the_run_whatever_waits(make, tmp_path):
     with (
         make(fault_device_ref("a", tmp_path), workers=3) as runner,

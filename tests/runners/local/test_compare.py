@@ -56,6 +56,7 @@ def test_a_contender_that_cannot_be_imported_is_a_measurement(runner):
     assert "no_such_module" in measurements[0].message
 
 
+@pytest.mark.full
 def test_the_reference_comes_from_whoever_has_one(runner):
     measurements = runner.compare(
         TASK, [_contender(Fault.WRONG, reference="missing"), _contender(Fault.NONE)]

@@ -58,6 +58,7 @@ def test_killed_workers_cost_no_result_many_times():
     assert sum(_measure_under_fire(400, seed=seed, pause=0.2) for seed in range(10)) >= 50
 
 
+@pytest.mark.full
 def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
     options = LocalOptions(**{**QUICK, "retries": 1, "workers": 1})
     with LocalRunner(options) as runner:

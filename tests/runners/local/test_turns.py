@@ -35,6 +35,7 @@ def asked(monkeypatch):
     return counted
 
 
+@pytest.mark.full
 def test_in_a_batch(runner, asked):
     configs = [config(fault, number) for number in range(3) for fault in FAULTS]
     assert len(list(runner.measure(job(configs)))) == len(configs)

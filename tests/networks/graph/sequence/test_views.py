@@ -80,15 +80,15 @@ def test_dense_blocks_share_one_tensor(deliver):
     assert _moves(network) == [], "a result that is a part of another lies in that"
 
 
-def test_results_and_inputs_of_the_network_stay_the_callers(deliver):
+@pytest.mark.parametrize("layout", ["NHWC", full("NCHW")])
+def test_results_and_inputs_of_the_network_stay_the_callers(deliver, layout):
     def build(emit, x):
         first = conv(emit, x, 4)
         both = emit(op.concat([first, x, conv(emit, x, 4)], axis=1))
         halves = emit(op.split(conv(emit, both, 6), 2, axis=1))
         return first, both, emit(halves[0]), conv(emit, emit(halves[1]), 3)
 
-    for layout in LAYOUTS:
-        correct(deliver, build, (2, 4, 5, 5), layout=layout)
+    correct(deliver, build, (2, 4, 5, 5), layout=layout)
 
 
 def test_slices_are_read_where_they_are(deliver):
