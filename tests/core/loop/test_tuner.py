@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core import plugin_api as stages
-from chameleon_core._loop.round.batch import Batch
+from chameleon_core._loop.round.batch import Batch, Proposal
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._task import Task
 from chameleon_core.plugin_api import Choice, DesignSpace
@@ -250,7 +250,7 @@ def measured(configs):
 @given(CONFIGS, st.integers(0, 12), st.integers(0, 15), st.randoms(use_true_random=False))
 def test_every_configuration_is_stored_missing_or_left_out(configs, stored, limit, order):
     known = configs[::2][:stored]
-    batch = Batch(configs, stored=measured(known), origins={})
+    batch = Batch(Proposal(configs=np.array(configs)), measured(known))
     assert (batch.stored, batch.size) == (len(known), len(configs))
     batch.shorten(limit)
     assert batch.size == max(len(known), min(limit, len(configs)))
@@ -269,7 +269,7 @@ def test_every_configuration_is_stored_missing_or_left_out(configs, stored, limi
 
 
 def test_what_is_not_missing_cannot_arrive():
-    batch = Batch([(0,), (1,)], stored=measured([(0,)]), origins={})
+    batch = Batch(Proposal(configs=np.array([(0,), (1,)])), measured([(0,)]))
     assert not batch.submitted
     batch.submit(0.0)
     assert batch.submitted

@@ -19,7 +19,6 @@ from ...modules import module_of  # noqa: TID252 - shared by folders
 from .image_networks import conv, correct, values_of
 
 op = relax.op
-LAYOUTS = ("NCHW", "NHWC")
 
 
 def _moves(network):
