@@ -37,12 +37,11 @@ def _wrong(deliver, dtype, seed, count):
     return wrong
 
 
+EACH_KIND = {"bfloat16", "float32", "uint8"}
+
+
 @pytest.mark.parametrize(
-    "dtype",
-    [
-        dtype if dtype in {"bfloat16", "float32", "uint8"} else full(dtype)
-        for dtype in expressions.DTYPES
-    ],
+    "dtype", [one if one in EACH_KIND else full(one) for one in expressions.DTYPES]
 )
 def test_random_expressions_give_numpys_bits(deliver, dtype):
     assert _wrong(deliver, dtype, 0, 6) == {}
