@@ -266,6 +266,7 @@ def test_plots_are_there_without_a_script(browser, run_folder, width, scheme):
     counter.close()
 
 
+@pytest.mark.full
 def test_a_plot_becomes_interactive_when_it_is_touched(browser, run_folder):
     with _opened(browser, run_folder / "report.html", 1280, live=False) as tab:
         tab.evaluate("scrollTo(0, document.body.scrollHeight)")
@@ -301,6 +302,7 @@ def test_tables_wrap_or_scroll(browser, run_folder):
         assert tab.evaluate(CUT) == [], "nobody can scroll on paper"
 
 
+@pytest.mark.full
 def test_paper_has_the_still_plots(browser, run_folder):
     with _opened(browser, run_folder / "report.html", 1280, "dark", live=False) as tab:
         figures = _figures(tab)

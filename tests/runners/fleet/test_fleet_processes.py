@@ -163,6 +163,7 @@ def contender(fault, name="tuned", **options):
     return Contender(name=name, stage=fault_space(**options), config=config(fault))
 
 
+@pytest.mark.full
 def test_contenders_meet_on_one_device(make, tmp_path, home_space):
     contenders = [
         contender(Fault.NONE, seconds=0.0002),

@@ -98,6 +98,7 @@ def test_only_the_runners_own_workers_remain(runner):
     assert set(carriers()) == before
 
 
+@pytest.mark.full
 def test_a_contender_killed_from_outside_starts_over(runner):
     before = set(carriers())
     killed = []

@@ -41,6 +41,7 @@ def starved(monkeypatch):
     monkeypatch.setattr(WorkerProcess, "memory", property(memory))
 
 
+@pytest.mark.full
 def test_a_kernel_that_is_too_large_to_keep_fails(runner, starved):
     table = by_config(list(runner.measure(job(MANY[:3]))))
     assert {row.failure for row in table.values()} == {FailureKind.OUT_OF_MEMORY}
