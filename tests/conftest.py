@@ -34,12 +34,13 @@ os.environ["CHAMELEON_RECORDS"] = "none"
 os.environ["CHAMELEON_STRICT"] = "yes"
 
 # Nothing asserts on wall-clock time: an example may be slow because the machine is busy.
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile("untimed", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("untimed")
 # One failure is enough there, whichever, and what a mutant failed at says nothing of the next.
 hypothesis.settings.register_profile(
     "mutation",
     derandomize=True,
+    max_examples=100,
     database=None,
     phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
 )

@@ -38,6 +38,7 @@ def _file(tmp_path):
 @pytest.fixture(name="command")
 def _command(monkeypatch, file, tmp_path):
     monkeypatch.setattr(corpus, "code_of", lambda _: "code")
+    monkeypatch.setattr("corpus_runs.describe", lambda: {"cpu": {"model": "Some CPU"}})
 
     def command(*words):
         return corpus.main(["--plan", str(file), "--out", str(tmp_path / "out"), *words])

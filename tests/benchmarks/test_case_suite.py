@@ -83,6 +83,7 @@ def test_a_fraction_of_the_cases_is_the_same_each_time():
     assert set(drawn) < {name for name in names if case_suite.is_drawn(name, 0.5)}
 
 
+@pytest.mark.full
 def test_the_table_is_put_into_a_page(run):
     page = Path("page.md")
     page.write_text("# Page\n<!-- out -->\nold\n<!-- end -->\nmore\n", encoding="utf-8")

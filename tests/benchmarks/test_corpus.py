@@ -34,7 +34,8 @@ ORIGIN = {"commit": "abc", "processor": "Some CPU", "cores": 2, "packages": {"to
 
 
 @pytest.fixture(name="bench")
-def _bench(file, tmp_path):
+def _bench(file, monkeypatch, tmp_path):
+    monkeypatch.setattr(runs, "describe", lambda: {"cpu": {"model": ORIGIN["processor"]}})
     return runs.Bench(plan=plans.read_plan(file), folder=tmp_path / "out", code="code")
 
 

@@ -153,6 +153,7 @@ def _instructions(kind, folder):
     return set(done.stdout.split()), products
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("tiles_anywhere")
 def test_instructions_of_amx_compute_their_meaning(tmp_path):
     names, products = _instructions(_here("AMX"), tmp_path)
@@ -160,6 +161,7 @@ def test_instructions_of_amx_compute_their_meaning(tmp_path):
     assert [count > 0 for count in products] == [kinds.emulates_tiles()] * 2
 
 
+@pytest.mark.full
 def test_instructions_that_a_kind_lacks_are_not_in_its_code(tmp_path):
     assert "vpdpbusd" not in _instructions(_here("AVX-512"), tmp_path)[0]
 

@@ -61,11 +61,13 @@ def test_what_was_wrong_is_right():
     assert {c: o.reason for c, o in outcomes.items() if o.kind != case_suite.RIGHT} == {}
 
 
+@pytest.mark.full
 def test_an_operator_that_needs_a_number_is_compiled_for_it(outcomes):
     outcome = outcomes[NEEDS_A_NUMBER]
     assert (outcome.kind, outcome.reason) == ("right", "compiled for the values of sizes")
 
 
+@pytest.mark.full
 def test_what_depends_on_numbers_is_refused_with_its_operator(outcomes):
     outcome = outcomes[NEEDS_ALL_NUMBERS]
     assert outcome.kind == case_suite.REFUSED

@@ -80,6 +80,7 @@ def test_a_fresh_process_is_compared_with_what_was_said(subject, monkeypatch):
     assert served.attrs.evolve(apart, least=True).met is True
 
 
+@pytest.mark.full
 def test_sections_have_a_figure_for_each_contender(subject, monkeypatch):
     monkeypatch.setattr(served, "CROWD", 2)
     assert [stream.name for stream in served.two_streams(subject)] == ["network: requests"]

@@ -41,7 +41,7 @@ def mean_quality(make, table, after, *, batch):
         )
         tuner = TaskTuner(space, stages, rng=contexts[2].rng, batch_size=batch)
         while len(tuner.measurements) < max(after):
-            asked = tuner.ask(max(after) - len(tuner.measurements))
+            asked = tuner.ask(max(after) - len(tuner.measurements)).configs
             tuner.tell([table.measurement(config) for config in map(tuple, asked.tolist())])
         costs = np.minimum.accumulate([measurement.cost for measurement in tuner.measurements])
         curves.append(table.best_seconds / costs[np.array(after) - 1])

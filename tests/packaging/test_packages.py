@@ -12,15 +12,6 @@ SIBLING = "chameleon-tuner"
 WITHOUT_PLUGINS = {f"{SIBLING}-{kind}" for kind in ("cli", "system", "testing")}
 
 
-def test_the_packages_of_the_design_are_there(packages):
-    plugins = (
-        *("bench", "core", "cost-models", "explorers", "one-shot", "records", "runners"),
-        *("samplers", "transforms", "tvm"),
-    )
-    wanted = {SIBLING, *WITHOUT_PLUGINS, *(f"{SIBLING}-{kind}" for kind in plugins)}
-    assert wanted <= {package.name for package in packages}
-
-
 def test_every_distribution_brings_the_license(root, package):
     assert (package.folder / "LICENSE").read_bytes() == (root / "LICENSE").read_bytes()
 

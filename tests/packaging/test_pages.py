@@ -254,6 +254,7 @@ def texts_of_the_code():
                 yield node.value
 
 
+@pytest.mark.full
 def test_messages_of_troubleshooting_are_those_of_the_code():
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     headings = re.findall(r"^### `(.+)`$", text, re.MULTILINE)
@@ -264,9 +265,10 @@ def test_messages_of_troubleshooting_are_those_of_the_code():
         assert any(pattern.search(row) for row in said), heading
 
 
-def test_modules_of_how_it_works_are_there():
-    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "least"), [("papers.md", 20), ("miniature.md", 8)])
+def test_modules_of_how_it_works_are_there(page, least):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     named = set(re.findall(r"`(chameleon_\w+(?:/[\w.]+)+)`", text))
-    assert len(named) > 20
+    assert len(named) > least
     for path in named:
         assert list(ROOT.glob(f"packages/*/src/{path}")), path

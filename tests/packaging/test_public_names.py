@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 from imports import exports_of, is_door, modules_of
+from marks import full
 
 from .conftest import ROOT, read_packages
 
@@ -19,7 +20,7 @@ LARGEST = {
 }
 """Limits of the numbers of public names."""
 
-SOURCES = ("packages/*/src/**/*.py", "packages/**/*.template", "examples/**/*.py")
+SOURCES = (full("packages/*/src/**/*.py"), "packages/**/*.template", "examples/**/*.py")
 _NAME = re.compile(r"\bchameleon_\w+(?:\.\w+)+")
 
 

@@ -55,11 +55,7 @@ def test_imports_that_come_late_are_counted_by_statement():
     assert [item.late for item in imports_in(text)] == [False, True, True, True]
 
 
-@pytest.mark.parametrize("code", ["x = 'uint8'", "np.int8", "x = f'{a}bfloat16'", "in_bf16 = 1"])
-def test_reduced_types_are_found(code):
-    assert size.names_a_reduced_type(code)
-
-
-@pytest.mark.parametrize("code", ["x = 'int32'", '"""int8"""', "print('hint8')", "int80 = 1"])
-def test_other_words_are_no_reduced_types(code):
-    assert not size.names_a_reduced_type(code)
+def test_reduced_types_are_found_and_no_other_words():
+    reduced = ["x = 'uint8'", "np.int8", "x = f'{a}bfloat16'", "in_bf16 = 1"]
+    others = ["x = 'int32'", '"""int8"""', "print('hint8')", "int80 = 1"]
+    assert [code for code in reduced + others if size.names_a_reduced_type(code)] == reduced

@@ -96,7 +96,7 @@ def test_two_processes_write_at_once(place):
         )
         for first in (0, 20)
     ]
-    places = [f"{index}-{Path(place).name}" for index in range(30 if "." in place else 1)]
+    places = [f"{index}-{Path(place).name}" for index in range(12 if "." in place else 1)]
     for name in places:
         for writer in writers:
             writer.stdin.write(f"{Path(place).with_name(name)}\n")

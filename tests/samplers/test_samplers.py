@@ -228,7 +228,7 @@ def batch_after_adoption(synthesizer):
     )
     tuner = TaskTuner(SPACE, stages, rng=np.random.default_rng(0), batch_size=4)
     tuner.adopt([Measurement(config=tuple(row), seconds=(1.0,)) for row in FIRST.tolist()])
-    return tuner.ask()
+    return tuner.ask().configs
 
 
 def test_the_mode_replaces_centroids_that_were_measured():

@@ -175,6 +175,7 @@ def test_the_script_runs_by_itself(small, images, space, digits_folder):
     network.load_state_dict(torch.load(digits_folder / "retrained.pt", weights_only=True))
 
 
+@pytest.mark.full
 def test_training_learns_and_a_loss_that_is_no_number_is_told(small):
     torch.manual_seed(0)
     classes = torch.arange(64) % 2

@@ -168,6 +168,7 @@ def test_one_seed_gives_one_front(search):
     assert [p.config for p in first] == [p.config for p in other]
 
 
+@pytest.mark.full
 def test_tolerance_lets_more_through(search):
     strict, loose = search(Times()), search(Times(), tolerance=0.9)
     strict.run()
@@ -176,6 +177,7 @@ def test_tolerance_lets_more_through(search):
     assert counts[1] > counts[0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["parameters", "multiply-adds"])
 def test_a_size_is_compared_with_the_work_that_is_left(search, name):
     result = search(Times(), name)

@@ -132,6 +132,7 @@ def test_a_result_of_another_budget_does_not_count(load, run):
     assert len(run(load(REPLAY, "budget.measurements=16"))) == 6
 
 
+@pytest.mark.full
 def test_a_cell_that_fails_says_why_and_the_others_go_on(load, run):
     text = REPLAY.replace("seeds: 3", "seeds: 1") + "baselines: []\n"
     text = text.replace(
@@ -155,6 +156,7 @@ def test_a_runner_that_breaks_is_a_failed_cell(load, run):
         assert "runner 'synthetic-replay' failed" in result.failure
 
 
+@pytest.mark.full
 def test_a_rival_has_a_trajectory_like_any_other(load, run):
     suite = load(REPLAY.replace("pipelines:\n", "pipelines:\n  other: {rival: synthetic}\n"))
     run(suite)
@@ -165,6 +167,7 @@ def test_a_rival_has_a_trajectory_like_any_other(load, run):
     assert result.environment["rival"] == "synthetic"
 
 
+@pytest.mark.full
 def test_half_a_result_file_does_not_count(load, run):
     suite = load(REPLAY, "seeds=1")
     run(suite)

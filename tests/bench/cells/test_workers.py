@@ -28,6 +28,7 @@ def run(workers, cells, ended, interruption=None):
     workers.run(cells, interruption or Interruption(), lambda *told: ended.append(told))
 
 
+@pytest.mark.full
 def test_a_worker_that_died_while_it_was_idle_is_replaced(cells, ended):
     with Workers(1, WORKERS) as workers:
         run(workers, cells[:1], ended)

@@ -198,6 +198,7 @@ def test_the_page_of_a_suite(browser, load, run, width):
         _can_be_reached(tab)
 
 
+@pytest.mark.full
 def test_plots_are_saved_and_follow_the_operator(browser, run_folder):
     with _opened(browser, run_folder / "report.html", 1280) as tab:
         for operator in ("op0", "op1"):
@@ -224,6 +225,7 @@ def test_plots_are_saved_and_follow_the_operator(browser, run_folder):
         assert saved.value.path().read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.full
 def test_of_many_points_those_in_sight_are_drawn(browser, tmp_path, many_measurements):
     file = run_page.write_report(many_measurements, tmp_path / "report.html")
     with _opened(browser, file, 1280) as tab:
@@ -264,6 +266,7 @@ def test_plots_are_there_without_a_script(browser, run_folder, width, scheme):
     counter.close()
 
 
+@pytest.mark.full
 def test_a_plot_becomes_interactive_when_it_is_touched(browser, run_folder):
     with _opened(browser, run_folder / "report.html", 1280, live=False) as tab:
         tab.evaluate("scrollTo(0, document.body.scrollHeight)")
@@ -299,6 +302,7 @@ def test_tables_wrap_or_scroll(browser, run_folder):
         assert tab.evaluate(CUT) == [], "nobody can scroll on paper"
 
 
+@pytest.mark.full
 def test_paper_has_the_still_plots(browser, run_folder):
     with _opened(browser, run_folder / "report.html", 1280, "dark", live=False) as tab:
         figures = _figures(tab)

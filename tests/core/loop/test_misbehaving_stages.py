@@ -29,15 +29,15 @@ def second_batch(space, make_tuner, measure):
 
     def ask(space=space, **stages):
         tuner = make_tuner(space, **stages)
-        tuner.tell(measure(space, tuner.ask()))
-        return tuner.ask()
+        tuner.tell(measure(space, tuner.ask().configs))
+        return tuner.ask().configs
 
     return ask
 
 
 def test_unusable_rows_are_replaced(grid, make_tuner, second_batch):
     space = grid(9, 9, holds=lambda v: v["k0"] != 8)
-    visited = make_tuner(space).ask()
+    visited = make_tuner(space).ask().configs
     rows = np.array([[8, 0], [7, 99], [-1, 0], *visited.tolist(), [6, 8], [6, 8], [6, 7]])
     batch = second_batch(space, explorer=Scripted(rows))
     assert len(batch) == 4
@@ -124,7 +124,7 @@ def _explored(tuner):
 
 def test_what_the_model_would_measure_together_comes_first(space, make_tuner, measure):
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([4, 2]))
-    tuner.tell(measure(space, tuner.ask()))
+    tuner.tell(measure(space, tuner.ask().configs))
     candidates = _explored(tuner)
     fresh = [row for row in CANDIDATES.tolist() if tuner.visited.unvisited(np.array([row])).all()]
     expected = [fresh[row] for row in (4, 2, 0, 1, 3)]
@@ -135,14 +135,15 @@ def test_what_the_model_would_measure_together_comes_first(space, make_tuner, me
 def test_each_configuration_keeps_its_own_score(space, make_tuner):
     explorer = Scripted(CANDIDATES, -np.arange(9.0))
     tuner = make_tuner(space, explorer=explorer, cost_model=Together([4, 2]))
-    proposed = list(map(tuple, tuner.ask().tolist()))
+    proposal = tuner.ask()
+    proposed = list(map(tuple, proposal.configs.tolist()))
     assert len(proposed) == 4
-    assert tuner.scores == {config: -config[1] for config in proposed}
+    assert proposal.scores == {config: -config[1] for config in proposed}
 
 
 def test_rows_that_are_none_are_left_out(space, make_tuner, measure):
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([99, 3, -1, 3]))
-    tuner.tell(measure(space, tuner.ask()))
+    tuner.tell(measure(space, tuner.ask().configs))
     candidates = _explored(tuner)
     plain = Together(None)
     tuner.stages = attrs.evolve(tuner.stages, cost_model=plain)
@@ -162,8 +163,8 @@ def test_nan_predictions_count_as_the_lowest(space, make_tuner, measure):
         return scores
 
     tuner = make_tuner(space, cost_model=Model(predicted))
-    tuner.tell(measure(space, tuner.ask()))
-    assert len(tuner.ask()) == 4
+    tuner.tell(measure(space, tuner.ask().configs))
+    assert len(tuner.ask().configs) == 4
     scores = tuner.stages.score(space.from_keys(np.arange(81)))
     assert np.isfinite(scores).all()
     assert (scores[1::2] == scores.min()).all()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.api import Registry
+from marks import full
 from synthetic import measurements_in, synthetic_document, synthetic_registry
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("command.py"))]
@@ -125,7 +126,7 @@ def started(file, log, count):
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, full(signal.SIGTERM)])
 def test_the_first_signal_stops_in_order(chameleon, write, tmp_path, number):
     log = tmp_path / "log"
     # A minute at least, however late this process gets to send the signal.

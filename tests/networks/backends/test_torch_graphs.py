@@ -11,6 +11,7 @@ from chameleon_networks import _backends as backends
 from chameleon_networks._backends import graph_deliveries as deliveries
 from chameleon_networks._backends import torch_graphs as backend
 from chameleon_networks._backends.torch_graphs import CompiledGraph, chameleon
+from marks import full
 from structlog.testing import capture_logs
 from torch import nn
 from torch.autograd import forward_ad
@@ -336,7 +337,7 @@ def test_what_networks_have_no_dtype_for_stays_torchs(given, cast, no_delivery):
     ("step", "error", "reason"),
     [
         (None, None, "Not a directory"),
-        ("save", RuntimeError("PytorchStreamWriter failed"), "PytorchStreamWriter failed"),
+        full("save", RuntimeError("PytorchStreamWriter failed"), "PytorchStreamWriter failed"),
         ("save", ValueError("two\nlines.\n  Three"), "two; lines. Three"),
         ("export", AssertionError(), "cannot export it: AssertionError"),
     ],

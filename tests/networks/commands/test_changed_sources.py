@@ -134,6 +134,7 @@ print(*sorted(Path(name).name for name in sources if Path(name).parent == folder
 """
 
 
+@pytest.mark.full
 def test_libraries_that_open_files_themselves(tmp_path):
     for name in ("a", "b"):
         save_file({"x": torch.ones(2)}, tmp_path / f"{name}.safetensors")

@@ -164,6 +164,7 @@ def make():
 """
 
 
+@pytest.mark.full
 def test_the_operator_of_torch_at_which_errors_begin(target, tmp_path):
     (tmp_path / "net.py").write_text(NET)
     network = network_of(TorchOptions(source=f"{tmp_path / 'net.py'}:make", layout="NHWC"))

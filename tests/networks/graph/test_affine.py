@@ -45,7 +45,7 @@ BASES = {
 }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8)
 @given(
     base=st.sampled_from(sorted(BASES)),
     steps=st.lists(

@@ -202,7 +202,8 @@ class Convolved(torch.nn.Module):
         return last(mixed.reshape(batch, WIDTH, tokens))
 
 
-@pytest.mark.parametrize("layout", [full("NCHW"), "NHWC"])
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target, deliver):
     torch.manual_seed(0)
     network, inputs = Convolved().eval(), (states().transpose(1, 2).contiguous(),)
@@ -259,7 +260,8 @@ TWO_MASKS = {
 }
 
 
-@pytest.mark.parametrize("constant", [False, full(True)])
+@pytest.mark.full
+@pytest.mark.parametrize("constant", [False, True])
 def test_rows_that_two_masks_hide_are_those_of_torch(constant, deliver):
     one, two = seen(1, 1, TOKENS, TOKENS), seen(1, 1, TOKENS, TOKENS).flip(3)
     for row, (first, second) in enumerate([(1, 1), (1, 0), (0, 1)]):
@@ -365,8 +367,8 @@ def test_networks_of_a_library(name, kind):
 @pytest.mark.parametrize(
     "test",
     [
-        lambda mask, _: torch.isnan(mask),
-        lambda mask, _: mask.amax(-2, keepdim=True) == -math.inf,
+        full(lambda mask, _: torch.isnan(mask)),
+        full(lambda mask, _: mask.amax(-2, keepdim=True) == -math.inf),
         lambda mask, scores: (mask + scores).amax(-2, keepdim=True) == -math.inf,
         lambda *_: torch.eye(TOKENS, dtype=torch.bool),
     ],

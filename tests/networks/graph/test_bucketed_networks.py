@@ -188,12 +188,13 @@ def make():
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("branch", "asked"),
     [
-        full("x.shape[1] <= 16", "13 padded to 24"),
+        ("x.shape[1] <= 16", "13 padded to 24"),
         ("x.shape[1] == 11", "11 padded to 12"),
-        full("14 < x.shape[1] < 17", "15 padded to 24"),
+        ("14 < x.shape[1] < 17", "15 padded to 24"),
     ],
 )
 def test_a_branch_by_the_length_inside_of_a_bucket_is_refused(tmp_path, branch, asked):
@@ -281,6 +282,7 @@ def test_weights_that_got_lost_on_the_way_are_not_delivered(
     assert not (tmp_path / "network").exists()
 
 
+@pytest.mark.full
 def test_each_bucket_is_checked(tmp_path, monkeypatch):
     asked = []
 

@@ -177,6 +177,7 @@ def test_the_operator_at_which_errors_begin_is_said(network, target, monkeypatch
         NetworkCheck(ordered, target, 2).report(["NHWC"])
 
 
+@pytest.mark.full
 def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):
     report = NetworkCheck(network("chaos"), target, 2).report(["NHWC"])
     assert report.max_relative_error > TOLERANCE

@@ -102,6 +102,7 @@ def test_it_is_told_where_the_time_goes(delivered):
     assert min(seconds) > 0
 
 
+@pytest.mark.full
 def test_an_onnx_file_is_delivered_without_onnxruntime(delivery_of, tmp_path, monkeypatch):
     text = """(float[1, 8, 6, 6] x) => (float[1, 16, 6, 6] y) {
         c = Conv <pads = [1, 1, 1, 1]> (x, w)
@@ -186,6 +187,7 @@ def test_a_fresh_process_needs_numpy_alone(tiny, delivery_of, tmp_path, run_pyth
         chameleon_networks.load(moved)
 
 
+@pytest.mark.full
 def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubling):
     delivery = delivery_of(NetworkFrontend(tiny))
     suspects = [delivery.winners[1], delivery.winners[2]]

@@ -8,6 +8,7 @@ from chameleon_networks._graph.fusion_groups import with_fastest_specs
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_tvm._types import STORAGE
+from marks import full
 
 from ..modules import expected, module_of, operators_of  # noqa: TID252 - shared by folders
 from .sequence.conftest import TARGET, deliverer
@@ -65,7 +66,7 @@ def test_scales_that_would_spoil_the_weights_stay(scale, folded):
     assert "multiply" not in operators_of(fold_scales(product(DENSE, scale)))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", full("float16")])
 def test_delivered_networks_store_the_weights_exactly(tmp_path, dtype):
     weights = STORAGE[dtype].rounded(DENSE)
     deliver = deliverer(tmp_path)

@@ -9,6 +9,7 @@ from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery import delivery_steps
 from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_seconds_in_networks
 from chameleon_networks._frontends.network import NetworkFrontend
+from marks import full
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -78,7 +79,7 @@ def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
     assert fastest([*choices(_kernels(_winner("a", (1,))))], times) == {}
 
 
-@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("in_place", [full(True), False])
 def test_a_network_is_delivered_with_what_was_tried(tiny, delivery_of, monkeypatch, in_place):
     monkeypatch.setattr(tiny, "options", attrs.evolve(tiny.options, in_place=in_place))
     delivery = delivery_of(NetworkFrontend(tiny))

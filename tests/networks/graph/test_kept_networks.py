@@ -273,9 +273,9 @@ def test_a_network_is_checked_again_after_a_crash(monkeypatch, target):
     assert (layouts, reports) == (["NCHW", "NHWC", "NHWC"], [None])
 
 
-def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch, target):
+def test_the_same_functions_are_compiled_once_on_a_machine(tiny, tmp_path, monkeypatch, target):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    module = prepare_module(BuiltinNetwork(SMALL).imported, "NCHW")
+    module = prepare_module(tiny.imported, "NCHW")
     fusions, none = find_fusions(module), empty_kernels(target)
 
     def objects():
@@ -366,6 +366,7 @@ def make():
 """
 
 
+@pytest.mark.full
 def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypatch, unmeasured):
     (tmp_path / "net.py").write_text(FUNCTION)
     network = TorchNetwork(TorchOptions(source=f"{tmp_path}/net.py:make", compare=False))

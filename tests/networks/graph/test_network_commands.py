@@ -34,17 +34,15 @@ class LikesLargeIndices(CostModel):
         return np.asarray(configs, np.float64).sum(axis=1)
 
 
-@pytest.fixture(scope="module")
-def run(tiny, forked_networks, tmp_path_factory):
-    """The folder of a finished run."""
-    folder = tmp_path_factory.mktemp("network")
+def _finished(tiny, folder, **budget):
+    """The folder of a finished run, and what it says of its network."""
     pipeline = {
         "model": {"onnx": {"source": tiny.options.source, "compare": False, "in_place": False}},
         "target": "native",
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},
         "runner": {"name": "local", "workers": 1},
-        "budget": {"measurements": 8, "batch_size": 2, "scope": "network"},
+        "budget": budget,
         "output": str(folder / "run"),
     }
     (folder / "p.yaml").write_text(json.dumps(pipeline))
@@ -54,19 +52,36 @@ def run(tiny, forked_networks, tmp_path_factory):
     assert network["kernels"]
     assert network["delivered_seconds"] > 0
     assert network["latency_seconds"] is None, "nothing was to be compared"
-    assert network["layout"]["seconds"], "it was measured"
-    assert network["layout"]["summary"] in (folder / "run" / "report.html").read_text()
-    return folder / "run"
+    return folder / "run", network
+
+
+def _compiled_again(chameleon, run, network, folder):
+    finished = chameleon("compile", run, "-o", folder, "--json")
+    assert finished.returncode == 0, finished.stderr
+    again = json.loads(finished.stdout)["network"]
+    assert again["folder"] == str(folder)
+    assert again["layout"] == network["layout"], "the choice is not made again"
+    assert {file.name for file in folder.iterdir()} >= {"load.py", "manifest.json"}
+
+
+@pytest.fixture(scope="module")
+def run(tiny, forked_networks, tmp_path_factory):
+    """The folder of a finished run that measured nothing."""
+    return _finished(tiny, tmp_path_factory.mktemp("network"), measurements=0)[0]
 
 
 def test_a_run_is_compiled_again_elsewhere(run, chameleon, tmp_path):
-    finished = chameleon("compile", run, "-o", tmp_path / "net", "--json")
-    assert finished.returncode == 0, finished.stderr
-    network = json.loads(finished.stdout)["network"]
-    assert network["folder"] == str(tmp_path / "net")
-    best = json.loads((run / "best.json").read_text())
-    assert network["layout"] == best["network"]["layout"], "the choice is not made again"
-    assert {file.name for file in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
+    network = json.loads((run / "best.json").read_text())["network"]
+    _compiled_again(chameleon, run, network, tmp_path / "net")
+
+
+@pytest.mark.full
+def test_a_tuned_run_has_measured_its_layout(tiny, chameleon, tmp_path):
+    budget = {"measurements": 8, "batch_size": 2, "scope": "network"}
+    run, network = _finished(tiny, tmp_path, **budget)
+    assert network["layout"]["seconds"], "it was measured"
+    assert network["layout"]["summary"] in (run / "report.html").read_text()
+    _compiled_again(chameleon, run, network, tmp_path / "net")
 
 
 @pytest.mark.parametrize(
@@ -193,6 +208,7 @@ def test_a_network_is_a_bundle_for_c(run, chameleon, tmp_path):
     assert "has no delivered network" in finished.stderr
 
 
+@pytest.mark.full
 def test_what_was_predicted_is_compiled_again(tiny, plugin, chameleon, tmp_path):
     document = {
         "model": {"onnx": {"source": tiny.options.source, "compare": False, "in_place": False}},

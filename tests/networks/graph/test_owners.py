@@ -12,6 +12,7 @@ from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._importers.options import OnnxOptions, TorchOptions
 from chameleon_tvm._sources import named_object
 from chameleon_tvm._words import identifier, symbol_of
+from marks import full
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -100,7 +101,7 @@ def _names(nets, function, layout="NHWC"):
     return [task.name for task in frontend.tasks("llvm")]
 
 
-@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("layout", ["NHWC", full("NCHW")])
 def test_convolutions_have_their_module_and_sizes(nets, layout):
     assert _names(nets, "convolutions", layout) == [
         "0.expand 8x16 1x1 @16x16",
@@ -112,7 +113,7 @@ def test_convolutions_have_their_module_and_sizes(nets, layout):
     ]
 
 
-@pytest.mark.parametrize("form", ["fused", "eager"])
+@pytest.mark.parametrize("form", ["fused", full("eager")])
 def test_attention_has_the_module_that_computes_it(nets, form):
     assert _names(nets, form) == [
         "layers.0.inside.0+1+2 16x48 @8",

@@ -213,6 +213,7 @@ def test_a_delivery_in_float32_is_compared_with_what_others_compute_in_by_defaul
     assert NetworkResult.from_json(result.to_json()) == result
 
 
+@pytest.mark.full
 def test_a_delivery_stays_where_what_it_is_compared_with_fails(
     compare, deliver, by_default, monkeypatch
 ):

@@ -11,6 +11,7 @@ from chameleon_networks._comparison.comparison import (
     compare_networks,
     delivered_precision,
 )
+from marks import full
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -68,7 +69,7 @@ def test_errors_are_those_against_the_reference(tiny, monkeypatch):
     assert 0.0 < rival.max_relative_error < 1e-4
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@pytest.mark.parametrize("precision", ["bfloat16", full("float32")])
 def test_what_computes_in_another_dtype_by_default_is_timed_unasked(
     tiny, monkeypatch, by_default, precision
 ):

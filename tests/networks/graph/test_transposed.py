@@ -99,7 +99,7 @@ UPSAMPLING = {
 }
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(transposed(), st.sampled_from(["NHWC", "NCHW"]))
 @example(UPSAMPLING, "NHWC")
 def test_the_rewritten_network_computes_what_torch_does(case, layout):

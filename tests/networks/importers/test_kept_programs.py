@@ -11,6 +11,7 @@ from chameleon_networks._importers.imported_network import BucketedNetwork
 from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks._importers.sources import network_of
 from chameleon_networks._shapes import Buckets
+from marks import full
 
 NAMED = """
 import dataclasses
@@ -41,7 +42,7 @@ def _elsewhere(network):
     return network_from(json.loads(json.dumps(describe_network(network))))
 
 
-@pytest.mark.parametrize(("dtype", "times"), [("float32", 1), ("float16", 2)])
+@pytest.mark.parametrize(("dtype", "times"), [("float32", 1), full("float16", 2)])
 def test_other_processes_read_what_is_exported(dtype, times, export):
     network = network_of(BuiltinOptions(network="alexnet_small", dtype=dtype))
     copies = [_elsewhere(network), _elsewhere(network)]
@@ -55,6 +56,7 @@ def test_other_processes_read_what_is_exported(dtype, times, export):
     assert export.call_count == times, "in half precision it is exported in float32 as well"
 
 
+@pytest.mark.full
 def test_a_network_in_buckets_reads_its_source_once(export):
     shapes = {"image": (Buckets(buckets=(1, 2, 4)), 3, 32, 32)}
     bucketed = BucketedNetwork(network_of, BuiltinOptions(network="resnet_small", shapes=shapes))

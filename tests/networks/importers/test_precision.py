@@ -13,6 +13,7 @@ from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
 from chameleon_tvm._types import STORAGE
+from marks import full
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -70,7 +71,7 @@ def _error(got, wanted):
     return float(np.abs(got - wanted).max() / np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("kind", [full("float16"), "bfloat16"])
 def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file, kind):
     network, plain = _torch(f"{file}:{kind}"), _torch(f"{file}:float32")
     assert (network.half, plain.half) == (kind, None)

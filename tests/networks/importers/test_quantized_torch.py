@@ -125,7 +125,7 @@ def test_programs_of_pt2e(source, as_guessed, function):
     assert difference(network, as_guessed(network)) <= 0.031
 
 
-@pytest.mark.parametrize("function", ["dynamic_uint8", "dynamic_int8"])
+@pytest.mark.parametrize("function", [full("dynamic_uint8"), "dynamic_int8"])
 def test_ranges_that_are_computed(source, as_guessed, function):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
     assert [fusion.spec.dtype for fusion in prepared_network(network)[1]] == ["int8"]

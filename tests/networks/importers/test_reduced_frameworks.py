@@ -122,6 +122,7 @@ def test_openvino_converts_a_network_once_if_it_runs_it_in_another_dtype_too(
         assert file.stat().st_mtime_ns == written, "another process may use it"
 
 
+@pytest.mark.full
 def test_openvino_is_not_said_to_compute_in_what_it_does_not(tiny, monkeypatch):
     pytest.importorskip("openvino")
     monkeypatch.setattr(inference, "openvino_compiled", lambda *_, **__: _Compiled("f32"))

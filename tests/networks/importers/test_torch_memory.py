@@ -4,6 +4,7 @@ import pytest
 import torch
 from chameleon_core._errors import ConfigError
 from chameleon_networks._importers.torch.inference import check_stateless
+from marks import full
 from torch import nn
 
 
@@ -61,8 +62,8 @@ def _counted(x, cache):
     ("network", "shape"),
     [
         (Cached(_counted), (4,)),
-        (nn.BatchNorm1d(4), (5, 4)),
-        (nn.InstanceNorm1d(3, track_running_stats=True), (2, 3, 4)),
+        full(nn.BatchNorm1d(4), (5, 4)),
+        full(nn.InstanceNorm1d(3, track_running_stats=True), (2, 3, 4)),
     ],
 )
 def test_state_that_no_output_reads_is_allowed(network, shape, decomposed):

@@ -6,8 +6,6 @@ import pytest
 from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._importers.options import TorchOptions
 
-pytest.importorskip("transformers")
-
 NETS = """
     import torch
     import transformers
@@ -37,6 +35,7 @@ NETS = """
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
+    pytest.importorskip("transformers")
     path = tmp_path_factory.mktemp("nets") / "nets.py"
     path.write_text(textwrap.dedent(NETS), encoding="utf-8")
     return path

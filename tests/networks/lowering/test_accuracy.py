@@ -9,6 +9,7 @@ import torch
 from chameleon_networks._backends.onnx_networks import prepare
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import export_module
+from marks import full
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
@@ -87,7 +88,7 @@ def _over_axes(rank):
     }
 
 
-@pytest.mark.parametrize("shape", [(3000,), (1100, 37), (40, 30, 33)])
+@pytest.mark.parametrize("shape", [full((3000,)), (1100, 37), full((40, 30, 33))])
 def test_reductions_are_as_accurate_as_torch(tmp_path, shape):
     assert _inaccurate(tmp_path, _over_axes(len(shape)), shape) == {}
 
@@ -98,7 +99,7 @@ def test_long_reductions_are_as_accurate_as_torch(tmp_path, shape):
     assert _inaccurate(tmp_path, _over_axes(len(shape)), shape) == {}
 
 
-@pytest.mark.parametrize("shape", [(2, 6, 33, 33), (3, 4, 1000)])
+@pytest.mark.parametrize("shape", [(2, 6, 33, 33), full((3, 4, 1000))])
 def test_normalizations_are_as_accurate_as_torch(tmp_path, shape):
     assert _inaccurate(tmp_path, NORMS, shape) == {}
 
@@ -109,6 +110,7 @@ def test_long_normalizations_are_as_accurate_as_torch(tmp_path, shape):
     assert _inaccurate(tmp_path, NORMS, shape) == {}
 
 
+@pytest.mark.full
 def test_an_image_in_channels_last_is_normalized_as_accurately(tmp_path):
     """The sums of a channel are then apart in memory."""
     torch.manual_seed(0)
@@ -123,7 +125,7 @@ def test_an_image_in_channels_last_is_normalized_as_accurately(tmp_path):
     assert np.abs(got - exact).max() <= 2 * np.abs(wanted - exact).max()
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("axis", [0, full(1)])
 def test_running_sums_are_those_of_torch(tmp_path, axis):
     torch.manual_seed(0)
     x = torch.rand(16_000, 3) * 0.2
@@ -228,6 +230,7 @@ def test_tails_have_torchs_digits(tmp_path):
         _assert_exact(got, wanted, 64, name)
 
 
+@pytest.mark.full
 def test_functions_of_halves_do_not_overflow(tmp_path):
     functions = {"log gamma": torch.lgamma, "error": torch.special.erfinv}
     x = torch.tensor([0.7, 2.5, 9.0, 60.0, 0.1], dtype=torch.float16)

@@ -8,6 +8,7 @@ import torch
 from chameleon_core._errors import ConfigError
 from chameleon_networks._backends.onnx_networks import prepare, run_node
 from chameleon_networks._importers.onnx.importer import import_model
+from marks import full
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 from .networks import answers, batches, difference
@@ -40,7 +41,7 @@ def test_operators_give_onnxruntimes_numbers(models):
     assert owners == {node.name for node in proto.graph.node}
 
 
-@pytest.mark.parametrize("pad", [0, 1, 3])
+@pytest.mark.parametrize("pad", [full(0), 1, full(3)])
 @pytest.mark.parametrize(("kernel", "added"), [(2, 1), (2, 2), (3, 2), (3, 4)])
 def test_output_padding_uncovers_what_pads_crop(pad, kernel, added):
     """onnxruntime refuses an output padding of a stride or more, and torch of a dilation."""
@@ -74,7 +75,7 @@ def packed(numbers, bits):
 
 @pytest.mark.parametrize("zero", ["none", "packed", "float"])
 @pytest.mark.parametrize(
-    ("bits", "depth", "block"), [(4, 2048, 512), (4, 80, 32), (8, 64, 16), (2, 72, 16)]
+    ("bits", "depth", "block"), [full(4, 2048, 512), (4, 80, 32), full(8, 64, 16), (2, 72, 16)]
 )
 def test_weights_of_few_bits_are_those_of_their_blocks(bits, depth, block, zero):
     rng, columns, blocks = np.random.default_rng(0), 5, -(-depth // block)
@@ -247,6 +248,7 @@ def test_small_numbers_and_nan_are_those_of_onnxruntime():
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_no_index_leaves_an_array():
     """The nearest index counts instead. The memory beside an array holds other values."""
     model = onnx.parser.parse_model(

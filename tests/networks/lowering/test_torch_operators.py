@@ -23,7 +23,7 @@ def test_operators_give_the_frameworks_numbers(cases):
 @pytest.mark.parametrize(
     "names",
     [
-        ("convolutions", "conv2d grouped", "conv2d reflect padding", "transposed 1d"),
+        full(("convolutions", "conv2d grouped", "conv2d reflect padding", "transposed 1d")),
         full(("convolutions", "transposed 2d uncovered")),
         full(("images", "conv upsample conv", "global mean")),
         full(("normalisations", "conv group norm")),

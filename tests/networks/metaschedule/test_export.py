@@ -186,6 +186,7 @@ def test_an_operator_is_delivered_with_its_loader(templated, tmp_path):
     assert (tmp_path / "load.py").exists(), "what was there stays"
 
 
+@pytest.mark.full
 def test_an_operator_is_a_bundle_for_c(templated, tmp_path):
     code, stdout, stderr = _chameleon(
         "export", templated, "--to", "c", "-o", tmp_path / "x", "--json"

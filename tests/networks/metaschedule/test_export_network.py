@@ -51,6 +51,7 @@ def _winner(task):
 LARGER = [pytest.param(name, marks=pytest.mark.long) for name in ("resnet_small", "bert_small")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("network", ["tiny", *LARGER])
 def test_tvm_alone_compiles_the_network(network, tiny, target, tmp_path, run_python):
     imported = tiny if network == "tiny" else BuiltinNetwork(BuiltinOptions(network=network))

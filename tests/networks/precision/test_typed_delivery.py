@@ -241,6 +241,7 @@ def _worse(_, __, run):
     return 1.0 if getattr(getattr(run, "__self__", None), "name", "") == "float32" else 0.0
 
 
+@pytest.mark.full
 def test_a_metric_that_raises_is_refused_before_anything_is_tuned(asked, trials, tmp_path):
     (tmp_path / "eval.py").write_text(METRICS)
     source = f"{tmp_path}/eval.py:raising"
@@ -249,6 +250,7 @@ def test_a_metric_that_raises_is_refused_before_anything_is_tuned(asked, trials,
         frontend.decide(trials)
 
 
+@pytest.mark.full
 def test_a_type_that_no_operator_can_have_is_refused_or_left_out(asked, trials, monkeypatch):
     monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind.name == "float16")
     frontend = asked(Precision(type="float16"))

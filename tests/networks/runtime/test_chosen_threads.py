@@ -5,6 +5,7 @@ import os
 import pytest
 from chameleon_networks._artifact.load import load
 from chameleon_system._cores import usable_cores
+from marks import full
 
 from .conftest import THREADS, in_child
 
@@ -27,14 +28,14 @@ def _threads(folder, *, threads=0, cores=USABLE, **variables):
     [
         ({}, min(THREADS, USABLE)),
         ({"OMP_NUM_THREADS": "1"}, 1),
-        ({"OMP_NUM_THREADS": "1,4"}, 1),
+        full({"OMP_NUM_THREADS": "1,4"}, 1),
         ({"OMP_NUM_THREADS": "500"}, USABLE),
         ({"OMP_NUM_THREADS": "many"}, min(THREADS, USABLE)),
-        ({"OMP_NUM_THREADS": ""}, min(THREADS, USABLE)),
-        ({"OMP_NUM_THREADS": "-3"}, min(THREADS, USABLE)),
+        full({"OMP_NUM_THREADS": ""}, min(THREADS, USABLE)),
+        full({"OMP_NUM_THREADS": "-3"}, min(THREADS, USABLE)),
         ({"NETWORK_NUM_THREADS": "5", "OMP_NUM_THREADS": "1"}, 5),
         ({"NETWORK_NUM_THREADS": "0", "OMP_NUM_THREADS": "1"}, 1),
-        ({"NETWORK_NUM_THREADS": "99999999999999999999"}, 1024),
+        full({"NETWORK_NUM_THREADS": "99999999999999999999"}, 1024),
     ],
 )
 def test_variables_are_followed(called, variables, wanted):

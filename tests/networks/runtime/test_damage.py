@@ -93,7 +93,7 @@ def test_files_of_buckets_are_checked_without_loading_them(bucketed, tmp_path):
         check_files(folder)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_no_damage_is_silent(scratch, trying, data):
     # Python may have left what it compiled of the loader.

@@ -69,13 +69,11 @@ def test_pieces_run_once_and_in_order(program, scenario):
     run(program, scenario)
 
 
-def test_a_child_process_goes_on(tmp_path):
+def test_a_child_process_goes_on_and_threads_take_the_floating_point_mode_of_the_caller(tmp_path):
     # Locks of the sanitizers do not survive a fork.
-    run(compiled(tmp_path / "pool"), "fork")
-
-
-def test_threads_take_the_floating_point_mode_of_the_caller(tmp_path):
-    run(compiled(tmp_path / "pool"), "modes")
+    program = compiled(tmp_path / "pool")
+    run(program, "fork")
+    run(program, "modes")
 
 
 def test_pieces_make_no_thread_wait_longer(tmp_path):

@@ -22,6 +22,7 @@ def compiled(monkeypatch, tmp_path):
     linking.shared_objects.cache_clear()
 
 
+@pytest.mark.full
 def test_another_process_takes_what_the_first_one_compiled(compiled, monkeypatch):
     first = linking.shared_objects()
     assert compiled == list(linking._SHARED)

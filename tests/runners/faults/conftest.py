@@ -15,6 +15,7 @@ from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._local.runner import LocalRunner
 from fault_devices import fault_device_ref
 from faults import Fault
+from marks import full
 
 from ..conftest import QUICK, carriers, folders  # noqa: TID252 - tests are no package
 
@@ -94,7 +95,7 @@ HARNESSES = {
 }
 
 
-@pytest.fixture(params=HARNESSES)
+@pytest.fixture(params=["local", full("fleet")])
 def harness(request, hangs_end_soon):
     yield HARNESSES[request.param]
     assert carriers() == []

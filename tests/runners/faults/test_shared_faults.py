@@ -234,6 +234,7 @@ def test_five_hundred_candidates_on_devices_that_disconnect(tmp_path, hangs_end_
     _play(Harness(make=make_fleet), tmp_path, 500, blamed=3, **options)
 
 
+@pytest.mark.full
 def test_failing_devices_cost_no_result(tmp_path):
     kinds = ["crashes", "lies", "disconnects", "corrupts", "fills_up", "runs_out_of_memory"]
     rates = dict.fromkeys(kinds, 0.03)

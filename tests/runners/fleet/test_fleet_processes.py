@@ -14,6 +14,7 @@ from chameleon_runners._fleet.options import FleetOptions
 from chameleon_runners._fleet.runner import FleetRunner
 from fault_devices import FaultDevice, FaultDeviceOptions, fault_device_ref
 from faults import Fault, config
+from marks import full
 
 from ..conftest import (  # noqa: TID252 - tests are no package
     TASK,
@@ -88,7 +89,7 @@ def test_files_cut_off_on_their_way_are_sent_again(make, tmp_path):
         measure_until(noticed, runner)
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [1, full(2)])
 def test_out_of_device_memory(make, tmp_path, devices):
     device_refs = [fault_device_ref(str(number), tmp_path) for number in range(devices)]
     with make(*device_refs) as runner:
@@ -162,6 +163,7 @@ def contender(fault, name="tuned", **options):
     return Contender(name=name, stage=fault_space(**options), config=config(fault))
 
 
+@pytest.mark.full
 def test_contenders_meet_on_one_device(make, tmp_path, home_space):
     contenders = [
         contender(Fault.NONE, seconds=0.0002),
@@ -183,6 +185,7 @@ def test_contenders_meet_on_one_device(make, tmp_path, home_space):
     assert broken.failure is FailureKind.BUILD_ERROR
 
 
+@pytest.mark.full
 def test_a_comparison_moves_on_when_its_device_is_lost(make, tmp_path):
     device_refs = [
         fault_device_ref("dying", tmp_path, gone_after=2, rates={}),
@@ -194,7 +197,7 @@ def test_a_comparison_moves_on_when_its_device_is_lost(make, tmp_path):
     assert [m.message for m in measurements if not m.ok] == []
 
 
-@pytest.mark.parametrize("fault", [Fault.SEGFAULTS, Fault.DISCONNECTS, Fault.HANGS])
+@pytest.mark.parametrize("fault", [full(Fault.SEGFAULTS), Fault.DISCONNECTS, full(Fault.HANGS)])
 def test_a_contender_that_takes_devices_with_it_loses(make, tmp_path, fault):
     device_refs = [fault_device_ref(name, tmp_path) for name in "ab"]
     with make(*device_refs) as runner:
@@ -204,6 +207,7 @@ def test_a_contender_that_takes_devices_with_it_loses(make, tmp_path, fault):
     assert bad_one.failure is (FailureKind.RUN_TIMEOUT if hung else FailureKind.CRASH)
 
 
+@pytest.mark.full
 def test_killed_workers_cost_no_result(make, tmp_path):
     device_refs = [fault_device_ref(str(number), tmp_path, seconds=0.02) for number in range(3)]
     with (
@@ -239,12 +243,14 @@ def test_a_comparison_that_is_closed_ends(make, tmp_path, monkeypatch):
     assert "interrupted" in measurement.message
 
 
+@pytest.mark.full
 def test_a_device_that_hangs_while_it_is_reached_is_waited_for(make, tmp_path):
     with make(fault_device_ref("deaf", tmp_path, deaf=1)) as runner:
         assert all(m.ok for m in runner.measure(job(good(4))))
     assert given(tmp_path, "deaf") >= 4
 
 
+@pytest.mark.full
 def test_a_reference_that_ends_its_workers_ends_the_run_whatever_waits(make, tmp_path):
     with (
         make(fault_device_ref("a", tmp_path), workers=3) as runner,

@@ -180,6 +180,7 @@ def test_a_device_that_fails_on_what_others_ran_is_struck_and_waited_for():
     assert [log for log in logs if log["event"] == "device_out_of_pace"] == []
 
 
+@pytest.mark.full
 def test_a_slow_device_of_real_processes(tmp_path):
     device_refs = [
         fault_device_ref("slow", tmp_path, pace=4.0),

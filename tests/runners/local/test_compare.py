@@ -15,6 +15,7 @@ from chameleon_runners._engine.comparison import LEAST_ROUNDS
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._local.runner import LocalRunner
 from faults import Fault, config
+from marks import full
 
 from ..conftest import QUICK, TASK, carriers, fault_space  # noqa: TID252 - tests are no package
 
@@ -55,6 +56,7 @@ def test_a_contender_that_cannot_be_imported_is_a_measurement(runner):
     assert "no_such_module" in measurements[0].message
 
 
+@pytest.mark.full
 def test_the_reference_comes_from_whoever_has_one(runner):
     measurements = runner.compare(
         TASK, [_contender(Fault.WRONG, reference="missing"), _contender(Fault.NONE)]
@@ -67,7 +69,7 @@ def test_nobody_has_a_reference(runner):
         runner.compare(TASK, [_contender(Fault.NONE, reference="missing")])
 
 
-@pytest.mark.parametrize(("seconds", "rounds"), [(0.0, LEAST_ROUNDS), (math.inf, 8)])
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.0, LEAST_ROUNDS), full(math.inf, 8)])
 def test_it_tells_how_far_it_is_and_ends_early_where_time_is_short(
     runner_options: LocalOptions, seconds: float, rounds: int
 ):
@@ -86,6 +88,7 @@ def test_it_tells_how_far_it_is_and_ends_early_where_time_is_short(
     assert [done for step, done, _ in steps if step == "timed"][:rounds] == list(range(rounds))
 
 
+@pytest.mark.full
 def test_only_the_runners_own_workers_remain(runner):
     contenders = [_contender(Fault.NONE), _contender(Fault.SLOW)]
     # Its workers may still be starting before the first comparison.
@@ -95,6 +98,7 @@ def test_only_the_runners_own_workers_remain(runner):
     assert set(carriers()) == before
 
 
+@pytest.mark.full
 def test_a_contender_killed_from_outside_starts_over(runner):
     before = set(carriers())
     killed = []

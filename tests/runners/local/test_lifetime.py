@@ -16,6 +16,7 @@ from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._local.runner import LocalRunner
 from chameleon_system._processes.stamps import ProcessStamp
 from faults import HANGING, Fault, config
+from marks import full
 from told_hangs import poll_impatiently
 
 from ..conftest import QUICK, by_config, carriers, eventually, folders, job, killing  # noqa: TID252 - tests are no package
@@ -57,6 +58,7 @@ def test_killed_workers_cost_no_result_many_times():
     assert sum(_measure_under_fire(400, seed=seed, pause=0.2) for seed in range(10)) >= 50
 
 
+@pytest.mark.full
 def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
     options = LocalOptions(**{**QUICK, "retries": 1, "workers": 1})
     with LocalRunner(options) as runner:
@@ -84,7 +86,7 @@ def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
     assert "SIGKILL" in measurement.message
 
 
-@pytest.mark.parametrize(("ahead", "built"), [(3, 3), (1, 1), (0, 8)])
+@pytest.mark.parametrize(("ahead", "built"), [(3, 3), full(1, 1), full(0, 8)])
 def test_results_that_are_ahead_do_not_wait_for_the_batch(ahead, built):
     configs = [config(Fault.NONE, n) for n in range(8)]
     with LocalRunner(LocalOptions(**{**QUICK, "ahead": ahead, "workers": 2})) as runner:

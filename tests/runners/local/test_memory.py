@@ -8,6 +8,7 @@ from chameleon_core.plugin_api import Contender
 from chameleon_runners._engine.worker_process import WorkerProcess
 from chameleon_runners._engine.workers import EndReason
 from faults import Fault, config
+from marks import full
 
 from ..conftest import TASK, by_config, fault_space, job  # noqa: TID252 - tests are no package
 
@@ -15,7 +16,7 @@ MANY = [config(Fault.NONE, number) for number in range(14)]
 
 
 @pytest.mark.parametrize(
-    ("kernel_mib", "run_mib"), [(70, 0), (0, 70), (40, 40), (150, 0), (100, 100)]
+    ("kernel_mib", "run_mib"), [(70, 0), (0, 70), full(40, 40), (150, 0), full(100, 100)]
 )
 def test_as_many_kernels_are_held_as_fit(runner, kernel_mib, run_mib):
     table = by_config(list(runner.measure(job(MANY, kernel_mib=kernel_mib, run_mib=run_mib))))
@@ -40,12 +41,14 @@ def starved(monkeypatch):
     monkeypatch.setattr(WorkerProcess, "memory", property(memory))
 
 
+@pytest.mark.full
 def test_a_kernel_that_is_too_large_to_keep_fails(runner, starved):
     table = by_config(list(runner.measure(job(MANY[:3]))))
     assert {row.failure for row in table.values()} == {FailureKind.OUT_OF_MEMORY}
     assert set(table) == set(MANY[:3])
 
 
+@pytest.mark.full
 def test_a_contender_that_is_too_large_to_keep_fails(runner, starved):
     contenders = [
         Contender(name=f"{number}", stage=fault_space(), config=MANY[number]) for number in range(2)

@@ -10,6 +10,7 @@ from chameleon_runners._engine.process_pool import ProcessPool
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._local.runner import LocalRunner
 from faults import Fault, config
+from marks import full
 
 from ..conftest import QUICK, TASK, drained, fault_space, job  # noqa: TID252 - tests are no package
 
@@ -34,6 +35,7 @@ def asked(monkeypatch):
     return counted
 
 
+@pytest.mark.full
 def test_in_a_batch(runner, asked):
     configs = [config(fault, number) for number in range(3) for fault in FAULTS]
     assert len(list(runner.measure(job(configs)))) == len(configs)
@@ -45,9 +47,9 @@ def test_in_a_batch(runner, asked):
 @pytest.mark.parametrize(
     ("count", "rounds", "agree", "share"),
     [
-        (2, {"leaders": 1}, True, 1),
+        full(2, {"leaders": 1}, True, 1),
         (2, {"leaders": 2}, False, 0.5),
-        (9, {"leaders": 9}, False, 1),
+        full(9, {"leaders": 9}, False, 1),
         (2, {"leaders": 2, "leader_rounds": 1}, True, 1),
     ],
 )

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -24,7 +25,7 @@ Cluster = pytest.importorskip("chameleon_runners._ray.cluster").Cluster
 ImpatientHost = pytest.importorskip("impatient_host").ImpatientHost
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def cluster():
     ray.init(
         num_cpus=2,
@@ -54,7 +55,7 @@ def _options(**options):
 
 
 @pytest.fixture
-def make(tmp_path, monkeypatch, hangs_end_soon):
+def make(cluster, tmp_path, monkeypatch, hangs_end_soon):
     monkeypatch.setattr("chameleon_runners._ray.cluster.WorkerActor", ImpatientHost)
 
     def runner(**options):
@@ -138,6 +139,7 @@ def test_an_abandoned_batch_leaves_a_usable_runner(make):
         assert all(m.ok for m in by_config(list(runner.measure(job(_good(3))))).values())
 
 
+@pytest.mark.full
 def test_closing_from_another_thread_ends_a_hang(make, monkeypatch):
     monkeypatch.undo()  # the hang is to last
     with make(run_timeout=900.0, run_floor=900.0) as runner:
@@ -145,21 +147,42 @@ def test_closing_from_another_thread_ends_a_hang(make, monkeypatch):
         assert list(runner.measure(job([config(Fault.HANGS)]))) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "needs", "hint"),
     [({"gpus_per_device": 1}, "1 GPU", "--num-gpus"), ({"threads": 3}, "3 CPU", "threads")],
 )
-def test_no_device_in_the_cluster(options, needs, hint):
+def test_no_device_in_the_cluster(cluster, options, needs, hint):
     with pytest.raises(TargetError, match=rf"one takes {needs}.*2 CPU, 2 device") as caught:
         RayRunner(RayOptions(**options)).__enter__()
     assert hint in str(caught.value.hint)
 
 
-def test_a_cpu_that_measures_leaves_all_its_cores_to_builders():
+@pytest.mark.full
+def test_a_cpu_that_measures_leaves_all_its_cores_to_builders(cluster):
     with RayRunner(RayOptions(threads=2)) as runner:
         described = runner.describe()
     assert described["workers"] == 2
     assert len(described["devices"]) == 1
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """Makes a cluster of the named nodes, none of which is started; ``here`` is this machine."""
+
+    def put(nodes):
+        rows = [
+            {"NodeManagerAddress": name, "NodeID": name, "Resources": resources, "Alive": True}
+            for name, resources in nodes.items()
+        ]
+        total = sum(resources["CPU"] for resources in nodes.values())
+        monkeypatch.setattr(ray, "is_initialized", lambda: True)
+        monkeypatch.setattr(ray, "nodes", lambda: rows)
+        monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": total})
+        context = SimpleNamespace(get_node_id=lambda: "here")
+        monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
+
+    return put
 
 
 CPU, GPUS = {"CPU": 4.0}, {"CPU": 4.0, "GPU": 2.0}
@@ -181,17 +204,8 @@ CPU, GPUS = {"CPU": 4.0}, {"CPU": 4.0, "GPU": 2.0}
         ({"a": GPUS, "here": CPU}, "llvm", {"device": "some:Board"}, ["a#1", "a#2"]),
     ],
 )
-def test_devices_follow_from_the_target_and_the_nodes(nodes, target, options, names, monkeypatch):
-    own = ray.get_runtime_context().get_node_id()
-    listed = [
-        {
-            "NodeManagerAddress": name,
-            "NodeID": own if name == "here" else f"id-{name}",
-            "Resources": resources,
-        }
-        for name, resources in nodes.items()
-    ]
-    monkeypatch.setattr(Cluster, "_nodes", lambda _: listed)
+def test_devices_follow_from_the_target_and_the_nodes(nodes, target, options, names, listed):
+    listed(nodes)
     canonical = target and json.dumps({"kind": target})
     device_refs = Cluster(RayOptions(**options)).device_refs(canonical)
     assert [ref.name for ref in device_refs] == names
@@ -204,14 +218,16 @@ def test_devices_follow_from_the_target_and_the_nodes(nodes, target, options, na
         assert stage.options["options"] == {"kind": "cuda" if gpu else "cpu"}
 
 
-def test_reserved_cpus_are_built_on_by_nobody(monkeypatch):
+def test_reserved_cpus_are_built_on_by_nobody(listed):
+    listed({"here": {"CPU": 2.0}})
     (ref,) = Cluster(RayOptions(cpus_per_device=1.0)).device_refs()
     assert not ref.shared
     assert ref.device.options["resources"]["num_cpus"] == 1.0
     assert Cluster(RayOptions(cpus_per_device=1.0, workers=4)).builders() == 1
 
 
-def test_devices_that_leave_no_processor_to_build_on():
+def test_devices_that_leave_no_processor_to_build_on(listed):
+    listed({"here": {"CPU": 2.0, "device": 2.0}})
     with pytest.raises(TargetError, match="none is left to build"):
         RayRunner(_options(cpus_per_device=1.0, workers=None)).__enter__()
 

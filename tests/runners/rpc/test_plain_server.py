@@ -18,6 +18,8 @@ from chameleon_tvm.api import DenseSpec
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import free_port
 
+pytestmark = pytest.mark.full
+
 KEY = "plain"
 
 

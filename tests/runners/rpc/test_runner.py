@@ -85,6 +85,7 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
 # -- what it is told -------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_an_unknown_key_names_those_there_are(settled, tmp_path, capsys):
     assert run(["run", pipeline(tmp_path, settled.address, key="unknown")]) == ExitCode.DEVICE
     printed = capsys.readouterr().err
@@ -97,6 +98,7 @@ def test_no_tracker(tmp_path, capsys):
     assert "chameleon serve" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_nobody_listens_at_the_address(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(waiting_policy, "_REFUSED_SECONDS", 1.0)
     address = f"127.0.0.1:{free_port()}"

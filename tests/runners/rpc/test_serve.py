@@ -97,6 +97,7 @@ def test_addresses_of_ipv6_are_in_brackets():
     assert all(place.startswith("[::1]:") for place in (shown["tracker"], *shown["servers"]))
 
 
+@pytest.mark.full
 def test_a_public_address_is_warned_of(served):
     process, answer = served("--host", EVERYWHERE, "--announce", "127.0.0.1")
     assert answer["tracker"].startswith("127.0.0.1:")

@@ -35,6 +35,7 @@ def test_no_addresses(text):
         Address.parse(text)
 
 
+@pytest.mark.full
 def test_what_a_tracker_has(settled):
     (queue,) = queues(settled.address, timeout=60.0)
     assert queue.key == KEY
@@ -58,12 +59,14 @@ def test_servers_at_a_proxy_are_found_under_their_keys(impostor):
     assert phone.proxied
 
 
+@pytest.mark.full
 def test_a_grant_is_for_one_of_the_servers(settled):
     grant = request(settled.address, KEY, priority=1, timeout=60.0)
     assert grant.address.port in {row.address.port for row in settled.servers}
     assert grant.key.startswith(KEY)
 
 
+@pytest.mark.full
 def test_a_free_server_answers_a_call(settled):
     state, seconds = probe_server(settled.servers[0].address, timeout=60.0)
     assert state is ServerState.FREE
@@ -115,6 +118,7 @@ def test_not_a_tracker(impostor, answer):
     assert raised.value.hint
 
 
+@pytest.mark.full
 def test_a_server_is_no_tracker(settled):
     with pytest.raises(TargetError, match="is no tracker"):
         queues(settled.servers[0].address, timeout=60.0)

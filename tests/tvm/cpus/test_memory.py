@@ -89,6 +89,7 @@ print(tvm.get_global_func("runtime.NumThreads")())
 """
 
 
+@pytest.mark.full
 def test_all_cores_are_measured(monkeypatch):
     monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
     assert completed([sys.executable, "-c", THREADS]).stdout.split() == ["7"]

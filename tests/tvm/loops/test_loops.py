@@ -151,7 +151,7 @@ FUNCTIONS_OF_LOOPS = {
 }
 
 
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=16)
 @given(
     name=st.sampled_from(sorted(FUNCTIONS_OF_LOOPS)),
     rows=st.integers(1, 40),
@@ -233,7 +233,7 @@ SCHEDULES = st.tuples(
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 7, 9, 16, 19, 40, 67, 130]), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(
     name=st.sampled_from(sorted(REDUCTIONS)),
     shape=SHAPES.filter(lambda shape: math.prod(shape) < 200_000),
@@ -258,7 +258,7 @@ def test_reductions_along_any_axis(name, shape, dtype, schedule, data):
     np.testing.assert_allclose(got, expected.astype(kind), rtol=2e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(
     kind=st.sampled_from(["max", "avg"]),
     edges=st.lists(st.integers(5, 41), min_size=1, max_size=3),

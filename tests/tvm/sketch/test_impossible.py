@@ -11,6 +11,7 @@ from chameleon_core.plugin_api import NoOptions, StageContext
 from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace
+from marks import full
 
 BATCHES, BATCH_SIZE = 4, 8
 
@@ -57,14 +58,16 @@ def make_tuner():
     return make
 
 
-@pytest.mark.parametrize("name", ["softmax", "matmul_softmax", "log_sum_exp", "largest_place"])
+@pytest.mark.parametrize(
+    "name", ["softmax", full("matmul_softmax"), full("log_sum_exp"), full("largest_place")]
+)
 def test_what_is_proposed_is_possible(name, foreign_task, make_tuner):
     """More than eight of ten legal configurations of these operators are impossible."""
     task = foreign_task(name)
     tuner, builder = make_tuner(task), SketchBuilder(task, SketchOptions(), threads=1)
     rng = np.random.default_rng(2)
     for _ in range(BATCHES):
-        batch = tuner.ask()
+        batch = tuner.ask().configs
         assert len(batch) == BATCH_SIZE, "what is impossible takes no place in a batch"
         for config in batch.tolist():
             builder.scheduled(config)
@@ -77,6 +80,7 @@ def test_what_is_proposed_is_possible(name, foreign_task, make_tuner):
         )
 
 
+@pytest.mark.full
 def test_first_guesses_are_valid(foreign_task):
     """Thirty-one of thirty-two were impossible."""
     task = foreign_task("matmul_softmax")
@@ -109,5 +113,5 @@ def test_an_operator_without_a_program_gets_a_warning_and_no_measurement(
 ):
     (tmp_path / "scan.py").write_text(SCAN)
     task = PrimFuncSpec(name="scan", source=f"{tmp_path / 'scan.py'}:scan").task("scan", target)
-    assert len(make_tuner(task).ask()) == 0
+    assert len(make_tuner(task).ask().configs) == 0
     assert "no_program_of_any_sketch" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from chameleon_tvm._device import targets
 from chameleon_tvm._device.cpus.naming import CpuName
 from chameleon_tvm._device.targets import TVMTargets, target_info, tvm_target
 from computing import resolved
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -87,6 +87,7 @@ def test_a_wrong_target_is_an_error_with_a_hint(text, hinted):
     assert hinted in said
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=30))
 def test_no_text_gives_anything_but_a_target_or_a_target_error(text):
     try:

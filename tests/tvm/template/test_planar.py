@@ -13,6 +13,7 @@ from chameleon_tvm.api import Conv2dSpec, DepthwiseConv2dSpec
 from computing import EPILOGUES, NATIVE, PROVIDER, X86, few, require_sound, resolved
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from marks import full
 
 
 def planar(space, count, seed):
@@ -60,10 +61,10 @@ def test_programs_compute_the_reference(spec, seed):
 @pytest.mark.parametrize(
     "spec",
     [
-        Conv1dSpec(input=[2, 5, 90], kernel=3, padding=1, filters=7),
+        full(Conv1dSpec(input=[2, 5, 90], kernel=3, padding=1, filters=7)),
         Conv2dSpec(input=[2, 24, 11, 13], kernel=1, filters=20, bias=True, residual=True),
         Conv3dSpec(input=[1, 6, 3, 5, 7], kernel=1, filters=9),
-        Conv2dSpec(input=[1, 3, 40, 70], kernel=7, stride=2, padding=3, filters=9),
+        full(Conv2dSpec(input=[1, 3, 40, 70], kernel=7, stride=2, padding=3, filters=9)),
     ],
     ids=lambda spec: f"{spec.kind}-{spec.kernel}",
 )

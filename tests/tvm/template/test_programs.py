@@ -31,6 +31,7 @@ from computing import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marks import full
 
 HASWELL = resolved("llvm -mcpu=haswell -num-cores=2")
 RUNS_X86 = platform.machine() in {"x86_64", "AMD64"}
@@ -69,7 +70,7 @@ def test_depthwise_convolutions(spec, seed):
     check(spec, seed)
 
 
-@settings(FEW, max_examples=12)
+@settings(FEW, max_examples=6)
 @given(
     st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 70)),
     EPILOGUES,
@@ -82,7 +83,7 @@ def test_dense(sizes, epilogue, activation, seed):
     check(DenseSpec(input=[rows, features], units=units, **epilogue), seed)
 
 
-@settings(FEW, max_examples=10)
+@settings(FEW, max_examples=6)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.integers(1, 40)),
     st.booleans(),
@@ -94,7 +95,7 @@ def test_batch_matmul(sizes, transpose, seed):
     check(BatchMatmulSpec(a=[batch, rows, inner], b=right, transpose_b=transpose), seed)
 
 
-@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("layout", ["NHWC", full("NCHW")])
 def test_the_stem_has_three_channels_and_a_large_filter(layout):
     check(
         Conv2dSpec(input=[1, 3, 33, 33], filters=64, kernel=7, stride=2, padding=3, layout=layout),
@@ -132,7 +133,7 @@ def narrow(space, count, seed):
 
 
 @pytest.mark.skipif(not RUNS_X86, reason="this machine cannot run x86 code")
-@pytest.mark.parametrize("kind", [partial(Conv2dSpec, filters=16), DepthwiseConv2dSpec])
+@pytest.mark.parametrize("kind", [full(partial(Conv2dSpec, filters=16)), DepthwiseConv2dSpec])
 def test_a_tile_may_read_padding_alone(kind):
     spec = kind(input=[1, 16, 3, 9], kernel=1, padding=2, layout="NHWC")
     check(spec, count=30, target=resolved("llvm -mcpu=nehalem -num-cores=2"), chosen=narrow)

@@ -28,6 +28,7 @@ from computing import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marks import full
 
 PLAIN = resolved("llvm -mcpu=x86-64 -num-cores=2")
 INT8 = {"dtype": "int8", "output_dtype": "uint8"}
@@ -85,14 +86,26 @@ def test_depthwise(layout, channels, sizes, types):
     "spec",
     [
         Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC", **INT8),
-        Conv3dSpec(input=[1, 5, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8),
+        full(
+            Conv3dSpec(
+                input=[1, 5, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8
+            )
+        ),
         DepthwiseConv3dSpec(input=[1, 16, 4, 7, 7], kernel=3, padding=1, layout="NDHWC", **INT8),
-        Conv2dSpec(
-            input=[1, 3, 33, 33], filters=64, kernel=7, stride=2, padding=3, layout="NHWC", **INT8
+        full(
+            Conv2dSpec(
+                input=[1, 3, 33, 33],
+                filters=64,
+                kernel=7,
+                stride=2,
+                padding=3,
+                layout="NHWC",
+                **INT8,
+            )
         ),
         Conv2dSpec(input=[1, 16, 9, 9], filters=16, kernel=3, groups=8, layout="NHWC", **INT8),
         # More taps than float32 adds up exactly.
-        DepthwiseConv2dSpec(input=[1, 8, 27, 27], kernel=25, layout="NHWC", **INT8),
+        full(DepthwiseConv2dSpec(input=[1, 8, 27, 27], kernel=25, layout="NHWC", **INT8)),
     ],
     ids=lambda spec: f"{spec.kind}-{spec.kernel}",
 )
@@ -104,7 +117,7 @@ def test_other_ranks_and_filters(spec):
     "spec",
     [
         Conv2dSpec(input=[1, 10, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **INT8),
-        DepthwiseConv2dSpec(input=[1, 16, 9, 9], kernel=3, padding=1, layout="NHWC", **INT8),
+        full(DepthwiseConv2dSpec(input=[1, 16, 9, 9], kernel=3, padding=1, layout="NHWC", **INT8)),
         DenseSpec(input=[3, 33], units=20, **INT8),
     ],
     ids=lambda spec: spec.kind,

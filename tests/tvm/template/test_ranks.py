@@ -12,6 +12,7 @@ from chameleon_tvm.api import Conv2dSpec, DepthwiseConv2dSpec
 from computing import EPILOGUES, NATIVE, check, few, first_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from marks import full
 
 FEW = few(16)
 
@@ -52,7 +53,7 @@ def test_convolutions_of_any_rank(spec, seed):
     check(spec, seed)
 
 
-@pytest.mark.parametrize("layout", ["NHWC", "NCHW", "NCHW16c"])
+@pytest.mark.parametrize("layout", ["NHWC", full("NCHW"), full("NCHW16c")])
 @pytest.mark.parametrize(("channels", "groups"), [(64, 16), (48, 16), (32, 4), (16, 8)])
 def test_small_groups_share_vectors(layout, channels, groups):
     check(

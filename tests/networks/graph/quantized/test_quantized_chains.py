@@ -164,7 +164,7 @@ def test_a_tensor_is_quantized_once():
 
 
 @pytest.mark.parametrize(
-    ("rank", "layout"), [(1, "NCHW"), full(1, "NHWC"), full(3, "NCHW"), (3, "NHWC")]
+    ("rank", "layout"), [(1, "NCHW"), full(1, "NHWC"), full(3, "NCHW"), full(3, "NHWC")]
 )
 def test_other_ranks(deliver, rank, layout):
     def build(emit, x):

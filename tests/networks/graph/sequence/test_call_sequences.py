@@ -10,6 +10,7 @@ from chameleon_networks._evaluation.profile import AROUND, kernel_seconds
 from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_system._cores import usable_cores
 from chameleon_tvm._quick_tvm import te, tirx
+from marks import full
 
 from ...modules import expected, module_of  # noqa: TID252 - shared by folders
 
@@ -69,7 +70,7 @@ def test_inputs_are_taken_as_they_come(deliver):
         _same(network(array), wanted)
 
 
-@pytest.mark.parametrize("instances", [1, 2, 5])
+@pytest.mark.parametrize("instances", [full(1), 2, full(5)])
 def test_threads_share_a_network(deliver, instances):
     def build(emit, x):
         for _ in range(6):

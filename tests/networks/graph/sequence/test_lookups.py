@@ -32,6 +32,7 @@ def test_a_stage_of_units_moves_nothing(deliver, channels, batch):
     assert len(looked_up) == 5, "the first convolution of each unit, and the last one"
 
 
+@pytest.mark.full
 def test_who_cannot_look_up_gets_one_copy(deliver):
     def build(emit, x):
         x = emit(op.concat([conv(emit, x, 12), conv(emit, x, 20, 3)], axis=1))
@@ -43,6 +44,7 @@ def test_who_cannot_look_up_gets_one_copy(deliver):
     assert _moves(network) == ["shuffle_of_some_of_1x6x6x32_float32"]
 
 
+@pytest.mark.full
 def test_callers_own_what_they_pass_and_get(deliver):
     def build(emit, x):
         new = conv(emit, x, 4)

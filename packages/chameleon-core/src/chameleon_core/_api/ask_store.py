@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from chameleon_core._api.measurements import ASKED, other_quantities, rounds
 from chameleon_core._errors import RunFolderError
-from chameleon_core._loop.round.batch import Batch, Config
+from chameleon_core._loop.round.batch import Batch, Config, Proposal
 from chameleon_core._loop.round.task_run import TaskRun
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.nodes import expanded
@@ -117,7 +119,7 @@ class Rounds:
         self._run = run
         self._store = store
         self._task_id = run.records.stored.id
-        self._batch = Batch((), stored={}, origins={})
+        self._batch = Batch(Proposal(configs=np.empty((0, 0), np.int32)), {})
         self._limit = 0
         self._waiting: list[Config] = []
         self._enqueued: list[Config] = []

@@ -162,7 +162,7 @@ class Tuner(Closeable):
             return cls(
                 configurations=tuple(space.decode(config) for config in batch.missing),
                 configs=batch.missing,
-                origins=tuple(str(batch.origins[config]) for config in batch.missing),
+                origins=tuple(str(batch.proposal.origins[config]) for config in batch.missing),
             )
 
         def __len__(self) -> int:

@@ -67,7 +67,7 @@ class TraceSearch:
         for _ in range(_MAX_EMPTY_BATCHES):
             if not self._trials_left:
                 return []
-            configs = self._tuner.ask(self._trials_left)
+            configs = self._tuner.ask(self._trials_left).configs
             if not len(configs):
                 return []
             schedules = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import attrs
@@ -64,6 +64,24 @@ class Search:
     short: str | None = None
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class Proposal:
+    """The configurations that a tuner proposes to measure next.
+
+    Attributes:
+        configs: the configurations, array of shape (n, knobs).
+        origins: the stage that proposed each configuration.
+        scores: the scores that a trained cost model predicted, for the configurations that it was
+            asked about.
+        search: the explorer's search steps and best predicted score.
+    """
+
+    configs: Configs
+    origins: Origins = MappingProxyType({})
+    scores: Mapping[Config, float] = MappingProxyType({})
+    search: Search = Search()
+
+
 class Batch:
     """Configurations that are proposed, measured and learnt together.
 
@@ -71,40 +89,23 @@ class Batch:
     state through the batch's methods.
 
     Args:
-        configs: the configurations in proposal order.
+        proposal: the proposed configurations.
         stored: the task's measurements that are already in the store, by configuration.
-        origins: the stage that proposed each configuration.
-        search: the explorer's search steps and best predicted score.
-        scores: the scores that a trained cost model predicted, for the configurations that it was
-            asked about.
 
     Attributes:
+        proposal: the proposed configurations, with their origins and scores.
         configs: the configurations in proposal order.
-        origins: the stage that proposed each configuration.
-        scores: the scores that a trained cost model predicted, for the configurations that it was
-            asked about.
-        search: the explorer's search steps and best predicted score.
         stored: the number of configurations whose measurements the store held when they were
             proposed.
         submitted: whether this process measures, or has measured, any configuration of the batch.
         seconds: wall-clock time in seconds from the batch's submission to its latest measurement.
     """
 
-    def __init__(
-        self,
-        configs: Sequence[Config],
-        *,
-        stored: Mapping[Config, Measurement],
-        origins: Origins,
-        search: Search = Search(),
-        scores: Mapping[Config, float] = MappingProxyType({}),
-    ) -> None:
-        self.configs = tuple(configs)
-        self.origins = origins
-        self.search = search
-        self.scores = scores
-        self._measured = {config: stored[config] for config in configs if config in stored}
-        self._missing = [config for config in configs if config not in stored]
+    def __init__(self, proposal: Proposal, stored: Mapping[Config, Measurement]) -> None:
+        self.proposal = proposal
+        self.configs = tuple(tuples(proposal.configs))
+        self._measured = {config: stored[config] for config in self.configs if config in stored}
+        self._missing = [config for config in self.configs if config not in stored]
         self.stored = len(self._measured)
         self.submitted = False
         self.seconds = 0.0
@@ -240,10 +241,10 @@ class FallbackWatch:
             task: the task's name.
             batch: a proposed batch of the task.
         """
-        short = batch.search.short
+        short = batch.proposal.search.short
         fallbacks = [
             origin
-            for origin in batch.origins.values()
+            for origin in batch.proposal.origins.values()
             if origin not in {Measurement.Origin.INITIAL, Measurement.Origin.SUGGESTION}
         ]
         self._searched += len(fallbacks)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
+import numpy as np
 from chameleon_system.api import Closeable
 
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
-from chameleon_core._loop.round.batch import Batch
+from chameleon_core._loop.round.batch import Batch, Proposal
 from chameleon_core._loop.round.task_run import TaskRun
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import AtOnce, StageSpec
@@ -129,7 +130,7 @@ class CheckedRunner:
                 one, or leaves one out.
             RunInterrupted: the user asked the run to stop.
         """
-        batch = Batch(job.configs, stored={}, origins={})
+        batch = Batch(Proposal(configs=np.array(job.configs)), {})
         with self.stream() as stream:
             stream.submit(job, batch)
             while stream.expected:

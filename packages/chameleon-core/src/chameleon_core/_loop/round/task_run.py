@@ -11,7 +11,7 @@ import numpy as np
 import structlog
 
 from chameleon_core import _events as events
-from chameleon_core._loop.round.batch import Batch, Config, FallbackWatch, tuples
+from chameleon_core._loop.round.batch import Batch, Config, FallbackWatch
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import (
     Measurement,
@@ -20,7 +20,7 @@ from chameleon_core._measurement import (
     most_frequent_failure,
 )
 from chameleon_core._schedulers import Scheduler
-from chameleon_core._space.design import Configs, DesignSpace
+from chameleon_core._space.design import DesignSpace
 from chameleon_core._stages.jobs import MeasureJob, StageRef
 from chameleon_core._store.records import RecordStore
 from chameleon_core._task import Task
@@ -111,7 +111,7 @@ class TaskRecords:
         Returns:
             Whether the configuration is faster than all earlier ones of the task.
         """
-        config, origin = measurement.config, str(batch.origins[measurement.config])
+        config, origin = measurement.config, str(batch.proposal.origins[measurement.config])
         self._places[config] = self._store.add(
             self.stored.id,
             int(space.keys(np.array([config], np.int32))[0]),
@@ -119,7 +119,7 @@ class TaskRecords:
             knobs=space.decode(config),
             spending=spending,
             origin=origin,
-            score=batch.scores.get(config),
+            score=batch.proposal.scores.get(config),
         )
         self.measured[config], self._origins[config] = measurement, origin
         improved = measurement.cost < self.best
@@ -338,22 +338,13 @@ class TaskRun:
             limit: the largest number of configurations that the budget allows, or None for a whole
                 batch.
         """
-        batch = self._batch_of(self.tuner.ask(limit))
+        batch = Batch(self.tuner.ask(limit), self.records.measured)
         self._watch.see(self.task.name, batch)
         return batch
 
     def guess(self) -> Batch:
         """Ask the tuner for one configuration that needs no search (``TaskTuner.guess``)."""
-        return self._batch_of(self.tuner.guess())
-
-    def _batch_of(self, configs: Configs) -> Batch:
-        return Batch(
-            tuples(configs),
-            stored=self.records.measured,
-            origins=self.tuner.origins,
-            search=self.tuner.search,
-            scores=self.tuner.scores,
-        )
+        return Batch(self.tuner.guess(), self.records.measured)
 
     def begin(self, batch: Batch, search_seconds: float) -> MeasureJob | None:
         """Make a batch the current one, and publish an event about it.
@@ -370,16 +361,17 @@ class TaskRun:
         self._batch = batch
         if not batch.missing:
             return None
+        search = batch.proposal.search
         self._publish(
             events.BatchProposed(
                 task=self.task.name,
                 round=self.tuner.rounds,
                 count=len(batch.configs),
                 stored=batch.stored,
-                steps=batch.search.steps,
-                converged=batch.search.converged,
-                score=batch.search.score,
-                origins=dict(Counter(str(origin) for origin in batch.origins.values())),
+                steps=search.steps,
+                converged=search.converged,
+                score=search.score,
+                origins=dict(Counter(map(str, batch.proposal.origins.values()))),
             )
         )
         self.spending = self.spending.plus(search=search_seconds)

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from chameleon_system.api import usable_cores
 
-from chameleon_core._loop.round.batch import Config, Programs, Search, searched, tuples
+from chameleon_core._loop.round.batch import Config, Programs, Proposal, Search, searched, tuples
 from chameleon_core._loop.round.stages import SearchStages, generator
 from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import SearchChoice
@@ -24,6 +24,8 @@ from chameleon_core._task import Task
 PLAN_FACTOR = 8
 """Number of candidates asked of the explorer per configuration to measure, so that the sampler can
 choose."""
+
+_Origins = dict[Config, Measurement.Origin]
 
 _DRAWS = 8
 """How often random configurations are drawn, if they prove to be known programs."""
@@ -51,10 +53,6 @@ class TaskTuner:
             measurements, it is the one proposed first.
         best_cost: the time of ``best`` in seconds; infinity if no configuration succeeded.
         rounds: the number of batches that were learnt, guesses included.
-        origins: the stage that proposed each configuration of the last batch or guess.
-        scores: the trained cost model's scores of the last batch's configurations, if the explorer
-            returned scores for them.
-        search: the explorer's search steps and best predicted score for the last batch.
         predicted: whether the cost model was trained before the first measurement.
     """
 
@@ -74,9 +72,6 @@ class TaskTuner:
         self._append_new = self._programs.append_new
         self.measurements: list[Measurement] = []
         self.rounds = 0
-        self.origins: dict[Config, Measurement.Origin] = {}
-        self.scores: dict[Config, float] = {}
-        self.search = Search()
         self.best: Measurement | None = None
         self.best_cost = math.inf
         self._rng = rng
@@ -146,28 +141,27 @@ class TaskTuner:
         """
         self._enqueued.append(config)
 
-    def guess(self) -> Configs:
-        """Return a configuration that needs no search: the last suggestion, or else a first guess.
+    def guess(self) -> Proposal:
+        """Propose a configuration that needs no search: the last suggestion, or else a first guess.
 
         First guesses are configurations that the design space recommends. The returned
         configuration does not count as the first batch. The search stages learn its measurement
         together with the first batch, so it takes only the time of one measurement.
 
         Returns:
-            Array of shape (1, knobs), or (0, knobs) if all first guesses are measured.
+            A proposal of one configuration, or of none if all first guesses are measured.
         """
         self._expect_nothing()
         guesses = self.guesses[:1]
         self._guessing = bool(len(guesses))
         self._asked = guesses if len(guesses) else None
-        self.scores = {}
-        self.origins = {
+        origins = {
             config: Measurement.Origin.SUGGESTION
             if config in self._suggested
             else Measurement.Origin.INITIAL
             for config in tuples(guesses)
         }
-        return guesses
+        return Proposal(configs=guesses, origins=origins)
 
     @property
     def guesses(self) -> Configs:
@@ -202,8 +196,8 @@ class TaskTuner:
         if self._asked is not None:
             raise RuntimeError("tell the measurements of the last batch before asking again")
 
-    def ask(self, limit: int | None = None) -> Configs:
-        """Return the next batch: distinct, legal and new rows; empty if the space is exhausted.
+    def ask(self, limit: int | None = None) -> Proposal:
+        """Propose the next batch: distinct, legal and new rows; none if the space is exhausted.
 
         The first batch holds the space's first guesses and random configurations. If the cost model
         already learned from other tasks, the first batch holds a single first guess, the best one.
@@ -213,52 +207,56 @@ class TaskTuner:
 
         Args:
             limit: the largest number of rows that the budget allows, or None for no limit.
-
-        Returns:
-            Array of shape (n, knobs).
         """
         self._expect_nothing()
         if self._unlearnt:
             self.stages.learn(Observations.of(self.space, self.measurements))
             self._unlearnt = False
-        self.origins, self.scores, self.search = {}, {}, Search()
         if self._batches == 0 and self.stages.score is None:
             guesses = self.space.first_guesses
             batch = guesses[self.visited.unvisited(guesses)][: self._batch_size]
-            wanted, added = self._batch_size, Measurement.Origin.INITIAL
+            found, wanted = Proposal(configs=batch), self._batch_size
+            added = Measurement.Origin.INITIAL
         else:
-            (batch, wanted), added = self._search(), Measurement.Origin.FALLBACK
-            if self._batches == 0 and not self.measurements:
-                batch = self._with_first_guess(batch)
+            (found, wanted), added = self._search(), Measurement.Origin.FALLBACK
+        batch, origins = found.configs, dict(found.origins)
+        if self._batches == 0 and self.stages.score is not None and not self.measurements:
+            batch = self._with_first_guess(batch, origins)
         batch = self._top_up(batch, wanted)
         for config in tuples(batch):
-            self.origins.setdefault(config, added)
-        batch = self._with_enqueued(self._with_suggestions(batch), limit)
-        self.origins = {config: self.origins[config] for config in tuples(batch)}
-        self.scores = {row: self.scores[row] for row in self.origins if row in self.scores}
+            origins.setdefault(config, added)
+        batch = self._with_enqueued(self._with_suggestions(batch, origins), origins, limit)
+        rows = tuples(batch)
         self._asked = batch if len(batch) else None
-        return batch
+        return Proposal(
+            configs=batch,
+            origins={row: origins[row] for row in rows},
+            scores={row: found.scores[row] for row in rows if row in found.scores},
+            search=found.search,
+        )
 
-    def _search(self) -> tuple[Configs, int]:
+    def _search(self) -> tuple[Proposal, int]:
+        """What explorer, sampler and synthesizer propose, and how many rows the batch needs."""
+        scores: dict[Config, float] = {}
         candidates = self.stages.explore(self.visited, self._plan_size)
         guided = self.stages.score is not None and len(candidates.scores)
         if guided:
             # The configurations and scores still have the same order at this point.
             scored = zip(tuples(candidates.configs), candidates.scores.tolist(), strict=True)
-            self.scores = dict(scored)
+            scores = dict(scored)
         candidates = self.stages.selected_batch_first(candidates, self._batch_size)
         few = len(candidates.configs) < self._batch_size
-        self.search = Search(
+        search = Search(
             steps=candidates.steps,
             converged=candidates.steps if candidates.converged is None else candidates.converged,
             score=float(candidates.scores.max()) if guided else None,
             short=str(self.stages.contracts["explorers"]) if few else None,
         )
         if not len(candidates.configs):
-            return candidates.configs, self._batch_size
+            return Proposal(configs=candidates.configs, search=search), self._batch_size
         selected = self.stages.select(candidates, self.visited, self._batch_size)
         batch = self.stages.refine(selected, candidates, self.visited)
-        self.origins = searched(
+        origins = searched(
             tuples(batch), candidates=tuples(candidates.configs), selected=tuples(selected)
         )
         proposed = len(batch)
@@ -267,12 +265,13 @@ class TaskTuner:
         batch = self._append_new(batch, candidates.configs, proposed)
         for config in tuples(batch):
             asked = self._programs.asked.get(config, config)
-            self.origins.setdefault(config, self.origins.get(asked, Measurement.Origin.EXPLORER))
-            if asked in self.scores:
-                self.scores.setdefault(config, self.scores[asked])
+            origins.setdefault(config, origins.get(asked, Measurement.Origin.EXPLORER))
+            if asked in scores:
+                scores.setdefault(config, scores[asked])
         if not few and (proposed < len(selected) or not len(selected)):
-            self.search = attrs.evolve(self.search, short=str(self.stages.contracts["samplers"]))
-        return batch, self._batch_size if few or not len(selected) else len(selected)
+            search = attrs.evolve(search, short=str(self.stages.contracts["samplers"]))
+        proposal = Proposal(configs=batch, origins=origins, scores=scores, search=search)
+        return proposal, self._batch_size if few or not len(selected) else len(selected)
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Learn the measurements of the batch that was proposed last; their order does not matter.
@@ -333,17 +332,17 @@ class TaskTuner:
                 self.best, self.best_cost = measurement, cost
         self.visited.add(np.array([m.config for m in measurements], np.int32))
 
-    def _with_suggestions(self, batch: Configs) -> Configs:
+    def _with_suggestions(self, batch: Configs, origins: _Origins) -> Configs:
         """The batch with suggestions in front, and with the same number of rows."""
         if not self._suggested or not len(batch):
             return batch
         suggested = self._append_new(batch[:0], np.array(self._suggested, np.int32))
         self._suggested.clear()
         suggested = suggested[: (len(batch) + 1) // 2]
-        self.origins |= dict.fromkeys(tuples(suggested), Measurement.Origin.SUGGESTION)
+        origins |= dict.fromkeys(tuples(suggested), Measurement.Origin.SUGGESTION)
         return self._append_new(suggested, batch)[: len(batch)]
 
-    def _with_first_guess(self, batch: Configs) -> Configs:
+    def _with_first_guess(self, batch: Configs, origins: _Origins) -> Configs:
         """The batch with the space's best first guess in place of its last row.
 
         A model that learned from other tasks may be wrong about this task. With the guess, the
@@ -353,17 +352,17 @@ class TaskTuner:
         if len(batch) < 2 or not len(guess):  # noqa: PLR2004 - leave a single row to the model
             return batch
         extended = self._append_new(guess, batch)[: len(batch)]
-        self.origins.setdefault(tuples(guess)[0], Measurement.Origin.INITIAL)
+        origins.setdefault(tuples(guess)[0], Measurement.Origin.INITIAL)
         return extended
 
-    def _with_enqueued(self, batch: Configs, limit: int | None) -> Configs:
+    def _with_enqueued(self, batch: Configs, origins: _Origins, limit: int | None) -> Configs:
         """At most ``limit`` rows: the enqueued ones, then the batch's, except its last rows."""
         if not self._enqueued:
             return batch[:limit]
         waiting = self._append_new(batch[:0], np.array(self._enqueued, np.int32))
         first = waiting[: self._batch_size][:limit]
         self._enqueued = tuples(waiting[len(first) :])
-        self.origins |= dict.fromkeys(tuples(first), Measurement.Origin.SUGGESTION)
+        origins |= dict.fromkeys(tuples(first), Measurement.Origin.SUGGESTION)
         return self._append_new(first, batch)[: max(len(first), len(batch))][:limit]
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:
