@@ -4,6 +4,7 @@ import json
 import math
 import sys
 import types
+from pathlib import Path
 
 import pytest
 from chameleon_bench._rivals.kernel_tuner import KernelTuner
@@ -56,9 +57,7 @@ def tuned(task, strategy, **limits):
 def test_results_become_points_and_the_cache_has_the_whole_table(task, monkeypatch):
     def tune_kernel(*given, cache, strategy_options, **_more):
         tune_params = given[-1]
-        with open(cache, encoding="utf-8") as file:
-            content = json.load(file)
-        rows = content["cache"]
+        rows = json.loads(Path(cache).read_text(encoding="utf-8"))["cache"]
         assert list(rows) == [f"{x},{y}" for x in tune_params["x"] for y in tune_params["y"]]
         assert strategy_options == {"max_fevals": 25}
         chosen = [rows[key] for key in ("1,0", "4,17", "4,17", "1,1", "4,16")]
