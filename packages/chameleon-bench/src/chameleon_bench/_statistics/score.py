@@ -24,7 +24,7 @@ from chameleon_bench._suites.recorded import RecordedSpace
 POINTS = 10_000
 """The number of points of time at which a score is computed, as in the package."""
 
-REGRESSIONS = 100
+REGRESSIONS = 300
 """The number of regressions whose mean is the rank over time; more than the package has, since the
 package's scores vary from one call to the next."""
 
