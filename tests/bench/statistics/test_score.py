@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_bench._cells.trajectory import Trajectory
-from chameleon_bench._statistics.score import score_on
+from chameleon_bench._pages.suite_report import score_tables
+from chameleon_bench._statistics.score import score_on, scores
+from chameleon_bench._statistics.summary import Group
 from chameleon_bench._suites.recorded import RecordedSpace
 from chameleon_core.plugin_api import FailureKind, Measurement
 
@@ -90,6 +92,40 @@ def test_runs_without_a_valid_configuration_have_the_worst_rank(recorded):
     score = score_on(RecordedSpace.of(recorded), [trajectory(failed[:20])])
     assert score.evaluations < 0
     assert np.isnan(score.over_time).all()
+
+
+def test_scores_are_means_over_spaces_of_the_pipelines_that_have_all(recorded, runs):
+    space = RecordedSpace.of(recorded)
+    best = min(recorded, key=lambda one: one.cost)
+    ideal = [trajectory([best, *recorded[:60]])] * 2
+    searches = {"plain": runs[:10], "ideal": ideal, "part": runs[:10]}
+    groups = [
+        Group(
+            pipeline=pipeline,
+            task=task,
+            budget=None,
+            best_known=best.cost,
+            exhaustive=True,
+            runs=dict(enumerate(made)),
+            failures={},
+        )
+        for task in ("one", "two")
+        for pipeline, made in searches.items()
+        if (pipeline, task) != ("part", "two")
+    ]
+    report = scores(groups, {"one": space, "two": space})
+    first, second = report["pipelines"]
+    assert (first["pipeline"], first["evaluations"]) == ("ideal", 1.0)
+    plain = score_on(space, runs[:10])
+    assert second["evaluations"] == pytest.approx(plain.evaluations)
+    assert (second["lead"], report["leader"]) == (None, "plain")
+    assert first["lead"]["mean"] == pytest.approx(plain.evaluations - 1)
+    assert first["lead"]["low"] <= first["lead"]["mean"] <= first["lead"]["high"] < 0
+    assert report["spaces"]["one"]["evaluations"] == 59
+    total, each = score_tables(report).values()
+    assert total.header[-1] == "less than plain"
+    assert [row[0] for row in total.rows] == ["ideal", "plain"]
+    assert each.rows[1][4] == "-"
 
 
 @pytest.mark.full

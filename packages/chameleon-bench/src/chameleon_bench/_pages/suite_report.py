@@ -264,7 +264,7 @@ def score_tables(scores: Row | None) -> dict[str, Table]:
             ("by time", lambda row: _share(row["time"])),
             ("deviation over time", lambda row: _share(row["time_deviation"])),
             (
-                f"less than {names[0]}" if names else "less",
+                f"less than {scores['leader']}",
                 lambda row: _bracketed(row["lead"]["mean"], row["lead"]) if row["lead"] else "-",
             ),
         ),

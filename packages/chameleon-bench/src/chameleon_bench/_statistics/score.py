@@ -163,7 +163,7 @@ def scores(groups: Sequence[Group], spaces: Mapping[str, RecordedSpace]) -> dict
     Returns:
         ``spaces`` has the budget of each space. ``tasks`` has the scores of each pipeline on each
         space, and ``pipelines`` their means over the spaces. ``low`` and ``high`` are the ends of
-        bootstrap intervals over seeds. ``lead`` is what the first pipeline has more.
+        bootstrap intervals over seeds. ``lead`` is what the first pipeline, ``leader``, has more.
     """
     table: dict[str, dict[str, SpaceScore]] = {}
     for group in groups:
@@ -173,7 +173,8 @@ def scores(groups: Sequence[Group], spaces: Mapping[str, RecordedSpace]) -> dict
     # A mean over other spaces could not be compared.
     whole = {name: list(by.values()) for name, by in table.items() if len(by) == len(spaces)}
     totals = {name: _total(by) for name, by in whole.items()}
-    first = next(iter(totals.values()), None)
+    leader = next(iter(totals), None)
+    first = None if leader is None else totals[leader]
     return {
         "spaces": {
             name: {
@@ -186,6 +187,7 @@ def scores(groups: Sequence[Group], spaces: Mapping[str, RecordedSpace]) -> dict
             }
             for name, space in spaces.items()
         },
+        "leader": leader,
         "tasks": [
             {"pipeline": name, "task": task, **_described(score)}
             for name, by in table.items()
