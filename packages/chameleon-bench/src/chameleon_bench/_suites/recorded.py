@@ -43,13 +43,12 @@ def all_measurements(pipeline: ResolvedPipeline) -> list[Measurement]:
     source = TaskSource(pipeline)
     tasks = source.tasks(source.target())
     runner = pipeline.runner.create()
-    space, *others = source.spaces(tasks)
-    if others or runner.measures_hardware:
+    if len(tasks) != 1 or runner.measures_hardware:
         raise ConfigError(
             "only a task that is one recorded table has a score",
             hint="leave 'score' out, or list the other tasks in another suite",
         )
-    return replayed(tasks[0], space, runner, StageRef.of(pipeline.space))
+    return replayed(tasks[0], source.spaces(tasks)[0], runner, StageRef.of(pipeline.space))
 
 
 def replayed(
