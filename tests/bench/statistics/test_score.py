@@ -83,6 +83,7 @@ def test_random_search_scores_0_and_the_optimum_at_once_1(recorded):
     )
     best = min(recorded, key=lambda one: one.cost)
     score = score_on(space, [trajectory([best, *draws[0]])])
+    assert np.isnan(score.drawn).all()
     assert score.evaluations == score.median_rank == 1.0
     assert score.over_time.mean() == pytest.approx(1.0)
 

@@ -279,6 +279,8 @@ def score_tables(scores: Row | None) -> dict[str, Table]:
 
 
 def _bracketed(middle: float, ends: Row) -> str:
+    if ends["low"] is None:
+        return f"{middle:.3f}"
     return f"{middle:.3f} [{ends['low']:.3f}, {ends['high']:.3f}]"
 
 

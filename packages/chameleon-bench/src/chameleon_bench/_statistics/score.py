@@ -40,7 +40,8 @@ class SpaceScore:
         evaluations: The mean over the evaluations of the window, of the performance at the mean
             rank of the runs.
         median_rank: The same at the median rank, as in the package's curves over evaluations.
-        drawn: ``evaluations`` for bootstrap samples of the seeds, shape (RESAMPLES,).
+        drawn: ``evaluations`` for bootstrap samples of the seeds, shape (RESAMPLES,). NaN for
+            one seed.
         over_time: The performance at each point of time, shape (POINTS,).
     """
 
@@ -66,10 +67,12 @@ def score_on(space: RecordedSpace, runs: Sequence[Trajectory]) -> SpaceScore:
         scored: Floats = performance(space, space.at_ranks(ranks), random).mean(axis=-1)
         return scored
 
+    drawn = mean(mean_ranks(ranks, weights.astype(float), worst=worst))
     return SpaceScore(
         evaluations=float(mean(mean_ranks(ranks, np.ones((1, len(runs))), worst=worst))[0]),
         median_rank=float(mean(medians)),
-        drawn=mean(mean_ranks(ranks, weights.astype(float), worst=worst)),
+        # One seed does not tell how seeds differ.
+        drawn=drawn if len(runs) > 1 else np.full(RESAMPLES, np.nan),
         over_time=over_time(space, runs),
     )
 
@@ -219,10 +222,10 @@ def _total(by: Sequence[SpaceScore]) -> SpaceScore:
 def _described(score: SpaceScore) -> dict[str, Any]:
     low, high = interval(score.drawn)
     time = finite(float(np.mean(score.over_time)))
-    means = {"evaluations": score.evaluations, "low": low, "high": high}
+    means = {"evaluations": score.evaluations, "low": finite(low), "high": finite(high)}
     return {**means, "median_rank": score.median_rank, "time": time}
 
 
-def _lead(first: SpaceScore, other: SpaceScore) -> dict[str, float]:
-    low, high = interval(first.drawn - other.drawn)
+def _lead(first: SpaceScore, other: SpaceScore) -> dict[str, float | None]:
+    low, high = map(finite, interval(first.drawn - other.drawn))
     return {"mean": first.evaluations - other.evaluations, "low": low, "high": high}
