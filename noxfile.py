@@ -39,15 +39,16 @@ PYTHONS = ["3.12", "3.13"]
 def install_everything(session: nox.Session) -> None:
     """Install all local packages in one pip command, since they pin each other exactly.
 
-    With the rivals that networks are compared with where they are there, a library of networks
+    With the rivals that networks and searches are compared with, a library of networks
     that others have written, an engine for clusters, data frames, what drives a browser, and what
     builds the site of the documentation.
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
     tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema")
     optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray", "pandas", "pyarrow")
+    tuners = ("kernel_tuner",)
     browser = ("playwright",)
-    session.install(*CONSTRAINTS, *editable, *tools, *optional, *browser, *SITE)
+    session.install(*CONSTRAINTS, *editable, *tools, *optional, *tuners, *browser, *SITE)
 
 
 @nox.session

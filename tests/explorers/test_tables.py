@@ -44,7 +44,7 @@ def mean_quality(make, table, after, *, batch):
             asked = tuner.ask(max(after) - len(tuner.measurements)).configs
             tuner.tell([table.measurement(config) for config in map(tuple, asked.tolist())])
         costs = np.minimum.accumulate([measurement.cost for measurement in tuner.measurements])
-        curves.append(table.best_seconds / costs[np.array(after) - 1])
+        curves.append(table.recorded.min() / costs[np.array(after) - 1])
     return np.mean(curves, axis=0)
 
 

@@ -79,6 +79,7 @@ DISTRIBUTIONS = {
     "tvm": "apache-tvm",
     "tvm_ffi": "apache-tvm-ffi",
     "ruamel": "ruamel.yaml",
+    "constraint": "python-constraint2",
     "sklearn": "scikit-learn",
 }
 

@@ -107,8 +107,7 @@ def test_a_run_is_replayed_from_what_it_exports(export, run, tmp_path):
     for form in ("kernel-tuner", "t4"):
         [file] = export(tmp_path / form, "--from", tmp_path / "one", "--to", form)["files"]
         [table] = tables_at(file)
-        assert sorted(table.costs) == pytest.approx(sorted(recorded.costs))
-        assert table.best_seconds == pytest.approx(recorded.best_seconds)
+        assert sorted(table.medians) == pytest.approx(sorted(recorded.medians))
 
 
 @pytest.mark.parametrize(

@@ -132,3 +132,13 @@ def test_a_table_lies_in_the_data_folder(load, tmp_path):
 def test_a_missing_file_is_a_sentence(load, tmp_path):
     with pytest.raises(ConfigError, match="there is no such file"):
         load_suite(tmp_path / "none.yaml")
+
+
+def test_a_score_needs_recorded_spaces_and_sets_the_budget(load):
+    text = GOOD.replace("  other: {rival: synthetic}\n", "")
+    with pytest.raises(ConfigError, match="only a task that is one recorded table has a score"):
+        load(text, "score=true")
+    suite = load(text, "score=true", "runner=synthetic-replay")
+    budgets = {task: space.budget for task, space in suite.spaces.items()}
+    assert {(row.task, row.measurements) for row in suite.pairings} == set(budgets.items())
+    assert suite.spaces["synthetic"].size == 25

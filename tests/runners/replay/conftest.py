@@ -52,6 +52,23 @@ def tiny(tmp_path):
     return file
 
 
+@pytest.fixture
+def skewed(tmp_path):
+    """A T4 file whose best configurations by the objective and by the median differ."""
+    rows = [
+        {
+            "configuration": {"x": x},
+            "times": {"compilation": 100.0, "framework": 1.0, "runtimes": runtimes},
+            "invalidity": "correct",
+            "measurements": [{"name": "time", "value": sum(runtimes) / 3, "unit": "ms"}],
+        }
+        for x, runtimes in ((1, [2.0, 2.0, 8.0]), (2, [3.0, 3.0, 3.0]))
+    ]
+    file = tmp_path / "skewed.json"
+    file.write_text(json.dumps({"results": rows, "schema_version": "1.0.0"}))
+    return file
+
+
 @pytest.fixture(scope="session")
 def recorded():
     """Finds a real table (tests/data/README.md)."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from chameleon_core.plugin_api import CommandRecord, events, hookimpl
+from chameleon_core.plugin_api import CommandRecord, PluginRecord, events, hookimpl, recorder
+
+from chameleon_bench._rivals.options import KernelTunerOptions
+
+_record = recorder("chameleon_bench")
 
 
 @hookimpl
@@ -20,6 +24,13 @@ def chameleon_commands() -> Iterable[CommandRecord]:
     ):
         factory = f"chameleon_bench._commands.{name}:command"
         yield CommandRecord(name=name, summary=summary, factory=factory)
+
+
+@hookimpl
+def chameleon_rivals() -> Iterable[PluginRecord]:
+    """Other tuners, for comparisons on recorded tables."""
+    summary = "Kernel Tuner's strategies, on recorded tables"
+    yield _record("kernel-tuner", summary, "_rivals.kernel_tuner:KernelTuner", KernelTunerOptions)
 
 
 @hookimpl

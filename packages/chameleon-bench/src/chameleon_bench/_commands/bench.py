@@ -23,7 +23,7 @@ from chameleon_core.plugin_api import ExitCode
 
 from chameleon_bench._cells.execute import Execution, move_aside, outdated, results
 from chameleon_bench._pages.rendering import Table
-from chameleon_bench._pages.suite_report import printed, report_of, write_report
+from chameleon_bench._pages.suite_report import printed, report_of, score_tables, write_report
 from chameleon_bench._suites.load import load_suite
 from chameleon_bench._suites.suite import Cell, Suite
 
@@ -152,6 +152,9 @@ def _print(report: dict[str, Any]) -> None:
         ("seeds", _seeds),
     )
     print_table(table.header, table.rows)
+    for title, scored in score_tables(report["scores"]).items():
+        click.echo(f"\n{title}")
+        print_table(scored.header, scored.rows)
     for row in report["results"]:
         for seed, words in row["failed_cells"].items():
             click.echo(f"{row['task']} / {row['pipeline']} / seed {seed}: {words}", err=True)

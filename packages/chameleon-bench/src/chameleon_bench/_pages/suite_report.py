@@ -33,6 +33,7 @@ from chameleon_bench._pages.rendering import Table, rendered_page
 from chameleon_bench._pages.suite_plots import PARTS, budgets, suite_plots
 from chameleon_bench._statistics.contrasts import METRICS, catching_up, paired_tests, ratios
 from chameleon_bench._statistics.goals import invalid_share, reached, seconds
+from chameleon_bench._statistics.score import scores
 from chameleon_bench._statistics.summary import LEVELS, Group, grid_ends, groups_of
 from chameleon_bench._suites.suite import Cell, Suite
 
@@ -63,6 +64,7 @@ def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any
         "seeds": list(suite.seeds),
         "cells": {"all": len(cells), "ended": len(results), "failed": len(failed)},
         "results": [group.to_json() for group in groups],
+        "scores": scores(groups, suite.spaces) if suite.spaces else None,
         "ratios": ratios(groups),
         "tests": paired_tests(groups),
         "catching_up": catching_up(groups),
@@ -186,6 +188,7 @@ def page_of(report: Row) -> str:
         plots,
         report=report,
         headline=sentences(ranked),
+        scores=score_tables(report["scores"]),
         rankings=[(WORDS[ranking.metric], ranking_table(ranking)) for ranking in ranked],
         ratios=_ratios(report),
         tasks=[_task(report, name, plots) for name in report["tasks"]],
@@ -241,6 +244,48 @@ _PIPELINE = ("pipeline", itemgetter("pipeline"))
 def _estimate(unit: Unit, *keys: str) -> Callable[[Row], str]:
     """A function that returns the cell for the estimate below some keys of a row."""
     return lambda row: _cell(functools.reduce(operator.getitem, keys, row), unit)
+
+
+def score_tables(scores: Row | None) -> dict[str, Table]:
+    """The tables of the published score, by their titles; none if the suite has no score."""
+    if scores is None:
+        return {}
+    budgets = {name: str(space["evaluations"]) for name, space in scores["spaces"].items()}
+    by_task: dict[str, dict[str, Row]] = {}
+    for row in scores["tasks"]:
+        by_task.setdefault(row["task"], {})[row["pipeline"]] = row
+    names = list(dict.fromkeys(row["pipeline"] for row in scores["tasks"]))
+    return {
+        f"Score, mean of {len(budgets)} spaces": Table.of(
+            scores["pipelines"],
+            _PIPELINE,
+            ("by evaluations", lambda row: _bracketed(row["evaluations"], row)),
+            ("at the median rank", lambda row: _share(row["median_rank"])),
+            ("by time", lambda row: _share(row["time"])),
+            ("deviation over time", lambda row: _share(row["time_deviation"])),
+            (
+                f"less than {scores['leader']}",
+                lambda row: _bracketed(row["lead"]["mean"], row["lead"]) if row["lead"] else "-",
+            ),
+        ),
+        "Score by evaluations on each space": Table(
+            header=("space", "evaluations", *names),
+            rows=[
+                (task, budgets[task], *(_score_of(rows.get(name)) for name in names))
+                for task, rows in by_task.items()
+            ],
+        ),
+    }
+
+
+def _bracketed(middle: float, ends: Row) -> str:
+    if ends["low"] is None:
+        return f"{middle:.3f}"
+    return f"{middle:.3f} [{ends['low']:.3f}, {ends['high']:.3f}]"
+
+
+def _score_of(row: Row | None) -> str:
+    return "-" if row is None else _bracketed(row["evaluations"], row)
 
 
 def _ratios(report: Row) -> Table:

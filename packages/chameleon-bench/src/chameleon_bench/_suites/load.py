@@ -19,12 +19,13 @@ import attrs
 from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, local_plugins, words
 from chameleon_core.plugin_api import CommandRecord, Node, PipelineError, PresetRecord, load_factory
 
+from chameleon_bench._suites.recorded import RecordedSpace, all_measurements
 from chameleon_bench._suites.suite import Pairing, Suite
 
 SHARED = ("target", *Registry.stages, "budget", "baselines")
 """Keys of a pipeline that a suite may set for all cells; a pipeline's own keys override them."""
 
-KEYS = ("title", "pipelines", "tasks", "seeds", "compare", "data", *SHARED, "output")
+KEYS = ("title", "pipelines", "tasks", "seeds", "compare", "score", "data", *SHARED, "output")
 """All keys of a suite file."""
 
 
@@ -41,10 +42,15 @@ def load_suite(
 class _SuiteReader(DocumentReader):
     """Checks a suite, and collects the problems of all its parts."""
 
+    _spaces: dict[str, RecordedSpace] | None = None
+    """The recorded space of each task, if the suite has a score."""
+
     def suite(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
         title = self.value(self.root, "title", str, source.stem)
         seeds = self._seeds()
         compare = self.value(self.root, "compare", bool, default=False)
+        if self.value(self.root, "score", bool, default=False):
+            self._spaces = {}
         output = self.value(self.root, "output", str, f"bench/{source.stem}")
         data = None if (path := self.root.get("data")) is None else path.absolute()
         pipelines = pipelines_of(self)
@@ -61,6 +67,7 @@ class _SuiteReader(DocumentReader):
             pairings=tuple(pairings),
             seeds=seeds,
             output=Path.cwd() / Path(output).expanduser(),
+            spaces=self._spaces or {},
             text=text,
             source=source,
             overrides=overrides,
@@ -76,12 +83,12 @@ class _SuiteReader(DocumentReader):
         document.pop("require", None)
         # Records of earlier runs must not decide which pipeline is better.
         document.pop("records", None)
-        measures_hardware = pipeline.rival is not None
+        self._budget(task, resolved, document)
+        measures_hardware = True
         with self.collecting():
-            # A rival is a process that measures, whatever the suite's runner is.
-            measures_hardware = measures_hardware or bool(
-                getattr(load_factory(resolved.runner.factory), "measures_hardware", True)
-            )
+            # A rival measures in its own way, whatever the suite's runner is.
+            stage = resolved.runner.factory if pipeline.rival is None else pipeline.rival_factory
+            measures_hardware = bool(getattr(load_factory(stage), "measures_hardware", True))
         # The default target resolver, and the rival that runs instead of the pipeline.
         more = {"target": getattr(resolved.target_resolver, "name", None), "rival": pipeline.rival}
         return Pairing(
@@ -92,6 +99,19 @@ class _SuiteReader(DocumentReader):
             measures_hardware=measures_hardware,
             versions=versions_of([document, more], self.registry),
         )
+
+    def _budget(
+        self, task: SuiteEntry, resolved: ResolvedPipeline, document: dict[str, Any]
+    ) -> None:
+        """Set the budget that the score's methodology gives to the task's space."""
+        if self._spaces is None:
+            return
+        with self.collecting():
+            if task.name not in self._spaces:
+                measured = all_measurements(resolved)
+                self._spaces[task.name] = RecordedSpace.of(measured)
+            budget = {"measurements": self._spaces[task.name].budget, "wall_time": None}
+            document["budget"] = {**document["budget"], **budget}
 
     def _resolved(self, pipeline: SuiteEntry, task: SuiteEntry) -> ResolvedPipeline | None:
         # The suite adds the seeds later, and has its own output folder.
@@ -208,11 +228,13 @@ class SuiteEntry:
     Attributes:
         sections: The keys of a pipeline file that the entry sets.
         rival: For a pipeline that is another tuner: ``{"name": ..., options}``; otherwise None.
+        rival_factory: The class of the rival.
     """
 
     name: str
     sections: Node
     rival: Mapping[str, Any] | None = None
+    rival_factory: str | type = ""
 
 
 def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
@@ -241,7 +263,9 @@ def _pipeline(name: str, node: Node, reader: DocumentReader) -> SuiteEntry:
         wanted = "must be a preset's name or a mapping of stages"
         raise PipelineError.at(node.mark, f"pipeline '{name}' {wanted}, not {node.in_words()}")
     if node.get("rival") is not None:
-        return SuiteEntry(name=name, sections=node.with_value({}), rival=_rival(node, reader))
+        rival, factory = _rival(node, reader)
+        sections = node.with_value({})
+        return SuiteEntry(name=name, sections=sections, rival=rival, rival_factory=factory)
     for key, item in node.only(_OURS).items():
         more = "; write it under 'tasks'" if key == "model" else ""
         message = f"'{key}' belongs to the suite and not to pipeline '{name}'{more}"
@@ -249,7 +273,7 @@ def _pipeline(name: str, node: Node, reader: DocumentReader) -> SuiteEntry:
     return SuiteEntry(name=name, sections=node.without(*_OURS))
 
 
-def _rival(node: Node, reader: DocumentReader) -> dict[str, Any]:
+def _rival(node: Node, reader: DocumentReader) -> tuple[dict[str, Any], str | type]:
     chosen: Node = node.value["rival"].node
     if not isinstance(chosen.value, str):
         raise PipelineError.at(
@@ -258,7 +282,7 @@ def _rival(node: Node, reader: DocumentReader) -> dict[str, Any]:
     spec = reader.spec("rivals", chosen, lambda _: node.without("rival"))
     if spec is None:
         raise PipelineError([])
-    return {"name": spec.name, **spec.options_json}
+    return {"name": spec.name, **spec.options_json}, spec.record.factory
 
 
 def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:

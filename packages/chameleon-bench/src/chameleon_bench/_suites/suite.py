@@ -10,6 +10,8 @@ from typing import Any
 
 import attrs
 
+from chameleon_bench._suites.recorded import RecordedSpace
+
 CELLS = "cells"
 """The name of the folder of cells in a suite's folder."""
 
@@ -90,12 +92,14 @@ class Suite:
     Attributes:
         pairings: Every pipeline with every task; within each task, pipelines in the file's order.
         seeds: The seeds; each pairing has one cell per seed.
+        spaces: The recorded space of each task; empty if the suite has no score.
     """
 
     title: str
     pairings: tuple[Pairing, ...]
     seeds: tuple[int, ...]
     output: Path
+    spaces: Mapping[str, RecordedSpace] = attrs.field(factory=dict)
     text: str = ""
     source: Path | None = None
     overrides: tuple[str, ...] = ()

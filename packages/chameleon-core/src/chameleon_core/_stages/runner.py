@@ -346,7 +346,14 @@ class Device(ABC):
 
 
 class Rival(ABC):
-    """A rival: another tuner, which runs in its own processes."""
+    """A rival: another tuner.
+
+    Attributes:
+        measures_hardware: whether the rival times real hardware, so that nothing else may run
+            meanwhile. If it replays recorded tables, several rivals may run in parallel.
+    """
+
+    measures_hardware: ClassVar[bool] = True
 
     @attrs.frozen(kw_only=True)
     class Trace:

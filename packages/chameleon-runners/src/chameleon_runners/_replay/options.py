@@ -16,6 +16,13 @@ class Noise(StrEnum):
     REPEATS = "repeats"
 
 
+class Statistic(StrEnum):
+    """Which number is the cost of a replayed measurement without noise."""
+
+    RECORDED = "recorded"
+    MEDIAN = "median"
+
+
 @attrs.frozen(kw_only=True)
 class TableOptions:
     """Options of the frontend ``table``."""
@@ -33,9 +40,13 @@ class TableOptions:
 class ReplayOptions:
     """Options of the runner ``replay``."""
 
+    statistic: Statistic = option(
+        Statistic.RECORDED,
+        "recorded: the cost is the objective `time` as recorded; median: the median of the repeats",
+    )
     noise: Noise = option(
         Noise.NONE,
-        "none: use all recorded repeats; repeats: draw a few of them, like a shorter measurement",
+        "none: no noise; repeats: draw a few of the repeats, whose median is the cost",
     )
     draws: int = option(
         3, "number of repeats to draw for each measurement with `noise: repeats`", at_least=1

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import math
+import statistics
 import zlib
 from collections.abc import Mapping, Sequence, Sized
 from functools import lru_cache, partial
@@ -36,6 +37,9 @@ _FAILURES: Mapping[str, FailureKind] = {
 _RUN_KEYS = ("benchmark_time", "verification_time", "framework_time")
 _T4_RUN_KEYS = ("benchmark", "validation", "framework")
 
+Measured = tuple[Measurement, float]
+"""A measurement with all its repeats, and its recorded objective in seconds (infinity: failed)."""
+
 
 def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
     """Read a table from a cache file of Kernel Tuner."""
@@ -45,7 +49,8 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
     for key, row in rows.items():
         _require_all(name, key, [field for field in (*parameters, "time") if field not in row])
     columns = {key: [_value(row[key]) for row in rows.values()] for key in parameters}
-    measurements = [_measured_in_cache(row) for row in rows.values()]
+    measured = [_measured_in_cache(row) for row in rows.values()]
+    measurements = [measurement for measurement, _ in measured]
     # A user metric that most tables of GEMM and convolution have.
     flops = (
         float(row["GFLOP/s"]) * 1e9 * float(row["time"]) * _MILLISECOND
@@ -53,7 +58,8 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
         if measurement.ok and "GFLOP/s" in row
     )
     flop = next(filter(None, flops), 0.0)
-    return make_table(name, digest, columns, measurements, flop=flop)
+    recorded = [objective for _, objective in measured]
+    return make_table(name, digest, columns, measurements, recorded=recorded, flop=flop)
 
 
 def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
@@ -67,10 +73,12 @@ def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
         missing += [parameter for parameter in parameters if parameter not in configuration]
         _require_all(name, str(number), missing or ([] if parameters else ["configuration"]))
     columns = {key: [_value(row["configuration"][key]) for row in results] for key in parameters}
-    return make_table(name, digest, columns, [_measured_in_t4(row) for row in results])
+    measured = [_measured_in_t4(row) for row in results]
+    recorded = [objective for _, objective in measured]
+    return make_table(name, digest, columns, [m for m, _ in measured], recorded=recorded)
 
 
-def _measured_in_cache(row: Mapping[str, Any]) -> Measurement:
+def _measured_in_cache(row: Mapping[str, Any]) -> Measured:
     return _measurement(
         row["time"],
         row.get("times") or (),
@@ -79,30 +87,35 @@ def _measured_in_cache(row: Mapping[str, Any]) -> Measurement:
     )
 
 
-def _measured_in_t4(row: Mapping[str, Any]) -> Measurement:
+def _measured_in_t4(row: Mapping[str, Any]) -> Measured:
     times = row["times"]
+    runtimes = times.get("runtimes") or ()
     invalidity = str(row["invalidity"])
     measured = {entry.get("name"): entry.get("value") for entry in row.get("measurements", ())}
     return _measurement(
         measured.get("time", math.nan) if invalidity == "correct" else invalidity,
-        times.get("runtimes") or (),
+        runtimes,
         build=_seconds(times.get("compilation", times.get("compilation_time"))),
-        run=sum(_seconds(times.get(key, times.get(f"{key}_time"))) for key in _T4_RUN_KEYS),
+        run=sum(_seconds(times.get(key, times.get(f"{key}_time"))) for key in _T4_RUN_KEYS)
+        # The benchmark hub's files have the times of the repeats instead of the benchmark's.
+        + (0.0 if {"benchmark", "benchmark_time"} & times.keys() else sum(map(_seconds, runtimes))),
     )
 
 
-def _measurement(time: Any, times: Sequence[Any], *, build: float, run: float) -> Measurement:
-    """The measurement of one row, with the durations of its build and its benchmark in seconds."""
+def _measurement(time: Any, times: Sequence[Any], *, build: float, run: float) -> Measured:
+    """The measurement and the objective of one row; its build and its benchmark are in seconds."""
     measured = partial(Measurement, config=(), build_seconds=build, run_seconds=run)
     if isinstance(time, str):
         kinds = (kind for part, kind in _FAILURES.items() if part in time.lower())
         kind = next(kinds, FailureKind.RUN_ERROR)
-        return measured(failure=kind, message=f"recorded as {time}")
+        return measured(failure=kind, message=f"recorded as {time}"), math.inf
     repeats = tuple(float(each) * _MILLISECOND for each in (times or (time,)) if _is_time(each))
     if not repeats or (time is not None and float(time) >= _FAILED_MILLISECONDS):
         message = f"recorded without a usable time ({time})"
-        return measured(failure=FailureKind.RUN_ERROR, message=message)
-    return measured(seconds=repeats)
+        return measured(failure=FailureKind.RUN_ERROR, message=message), math.inf
+    # Kernel Tuner's objective is the mean if its observers do not say otherwise.
+    objective = float(time) * _MILLISECOND if _is_time(time) else statistics.fmean(repeats)
+    return measured(seconds=repeats), objective
 
 
 def _is_time(value: Any) -> bool:

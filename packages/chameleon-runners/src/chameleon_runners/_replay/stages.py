@@ -25,7 +25,7 @@ from chameleon_core.plugin_api import (
     Task,
 )
 
-from chameleon_runners._replay.options import Noise, ReplayOptions, TableOptions
+from chameleon_runners._replay.options import Noise, ReplayOptions, Statistic, TableOptions
 from chameleon_runners._replay.readers import OPERATOR, table_of_task, tables_at
 from chameleon_runners._replay.table import Table
 
@@ -99,6 +99,8 @@ class ReplayRunner(Runner):
 
     def __init__(self, options: ReplayOptions) -> None:
         self._options = options
+        # The cost of a few repeats is their median.
+        self._medians = options.statistic is Statistic.MEDIAN or options.noise is Noise.REPEATS
         self._replayed_seconds = 0.0
         self._stopped = False
         self._tables: dict[str, Table] = {}
@@ -122,10 +124,10 @@ class ReplayRunner(Runner):
             yield measurement
 
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """The recorded measurements of the contenders, with all repeats and no noise."""
+        """The recorded measurements of the contenders, without noise."""
         table = self._table(task)
         return [
-            table.measurement(tuple(contender.config))
+            table.measurement(tuple(contender.config), repeats=self._medians)
             if contender.config
             else Measurement(
                 config=(),
@@ -136,11 +138,17 @@ class ReplayRunner(Runner):
         ]
 
     def describe(self) -> dict[str, Any]:
-        return {"device": "recorded tables", "noise": self._options.noise.value}
+        options = self._options
+        return {
+            "device": "recorded tables",
+            "statistic": (Statistic.MEDIAN if self._medians else Statistic.RECORDED).value,
+            "noise": options.noise.value,
+        }
 
     def best_known(self, task: Task) -> float | None:
         """The lowest cost in the task's table in seconds; None if every row failed."""
-        best = self._table(task).best_seconds
+        table = self._table(task)
+        best = float((table.medians if self._medians else table.recorded).min())
         return best if math.isfinite(best) else None
 
     def interrupt(self) -> None:
@@ -153,7 +161,7 @@ class ReplayRunner(Runner):
         return table
 
     def _replay(self, table: Table, config: tuple[int, ...]) -> Measurement:
-        measurement = table.measurement(config)
+        measurement = table.measurement(config, repeats=self._medians)
         if self._options.noise is Noise.NONE or not measurement.ok:
             return measurement
         # The seed depends on the configuration, so that the order of measurements does not matter.

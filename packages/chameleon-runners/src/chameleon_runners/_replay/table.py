@@ -51,8 +51,10 @@ class Table:
         digest: a digest of the content, which does not depend on the file's path.
         knobs: one knob per parameter with more than one value; at least one knob.
         configs: the distinct recorded configurations as knob indices, shape (m, knobs).
-        measurements: one per row of ``configs``. ``run_seconds`` includes verifying and the tuner's
-            overhead.
+        measurements: one per row of ``configs``, with all repeats. ``run_seconds`` includes
+            verifying and the tuner's overhead.
+        recorded: the objective of every configuration in seconds as the table has it, infinity for
+            failures, shape (m,).
         flop: the number of floating-point operations of one evaluation; 0 if unknown.
     """
 
@@ -61,29 +63,31 @@ class Table:
     knobs: tuple[Knob, ...]
     configs: Configs
     measurements: Sequence[Measurement]
+    recorded: NDArray[np.float64]
     flop: float = 0.0
 
     @cached_property
     def _rows(self) -> Mapping[Config, int]:
         return {tuple(config): row for row, config in enumerate(self.configs.tolist())}
 
-    def measurement(self, config: Config) -> Measurement:
-        """The recorded measurement of a configuration, or an invalid one if there is none."""
+    def measurement(self, config: Config, *, repeats: bool = False) -> Measurement:
+        """The recorded measurement of a configuration, or an invalid one if there is none.
+
+        Args:
+            repeats: whether its times are the repeats, instead of the recorded objective alone.
+        """
         row = self._rows.get(config)
         if row is not None:
-            return self.measurements[row]
+            measured, recorded = self.measurements[row], float(self.recorded[row])
+            same = repeats or measured.cost == recorded
+            return measured if same else attrs.evolve(measured, seconds=(recorded,))
         message = f"the table {self.name!r} has no row for this configuration"
         return Measurement(config=config, failure=FailureKind.INVALID, message=message)
 
     @cached_property
-    def costs(self) -> NDArray[np.float64]:
+    def medians(self) -> NDArray[np.float64]:
         """The median seconds of every configuration, infinity for failures, shape (m,)."""
         return np.array([measurement.cost for measurement in self.measurements])
-
-    @property
-    def best_seconds(self) -> float:
-        """The lowest recorded time in the table in seconds; infinity if every row failed."""
-        return float(self.costs.min())
 
     def space(self) -> DesignSpace:
         """The design space of the table, in which only recorded configurations are legal."""
@@ -96,10 +100,15 @@ def make_table(
     columns: Mapping[str, Sequence[Any]],
     measurements: Sequence[Measurement],
     *,
+    recorded: Sequence[float] | None = None,
     ranks: Mapping[str, Sequence[int]] | None = None,
     flop: float = 0.0,
 ) -> Table:
-    """A table from parameter values and measurements."""
+    """A table from parameter values and measurements.
+
+    Args:
+        recorded: the objective of each measurement in seconds; its median by default.
+    """
     ranks = ranks or {}
     chosen = {key: _index_values(values, ranks.get(key)) for key, values in columns.items()}
     varying = {key: pair for key, pair in chosen.items() if len(pair[0]) > 1}
@@ -116,6 +125,7 @@ def make_table(
         measurements=[
             attrs.evolve(measurements[row], config=tuple(configs[row].tolist())) for row in rows
         ],
+        recorded=np.array(recorded or [measured.cost for measured in measurements])[rows],
         flop=flop,
     )
 

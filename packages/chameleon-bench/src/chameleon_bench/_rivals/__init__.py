@@ -1,0 +1,1 @@
+"""Other tuners as rivals on recorded tables."""
