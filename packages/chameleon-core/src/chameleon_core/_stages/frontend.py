@@ -257,6 +257,13 @@ class Frontend(ABC):
             ConfigError: an operator is impossible, for example because its shapes do not fit.
         """
 
+    def bytes_needed(self) -> int:
+        """An estimate of the size of the delivered model in bytes; 0 if nothing is known.
+
+        Chameleon calls this method after ``tasks``, and checks that so much space is free.
+        """
+        return 0
+
     def deliver(self, delivery: Delivery) -> NetworkResult | None:  # noqa: ARG002 - optional hook
         """Compile and verify the model whose tasks were tuned, such as a network.
 
