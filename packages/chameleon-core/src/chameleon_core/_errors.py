@@ -145,7 +145,9 @@ class RunFolderError(ChameleonError):
         except OSError as error:
             # An error of several files has no number, but the texts of the files' errors.
             full = {errno.ENOSPC, errno.EDQUOT}
-            if error.errno not in full and not any(os.strerror(code) in str(error) for code in full):
+            if error.errno not in full and not any(
+                os.strerror(code) in str(error) for code in full
+            ):
                 raise
             where = f"{folder.parent} and in {tempfile.gettempdir()}"
             free = _megabytes(shutil.disk_usage(folder.parent).free)

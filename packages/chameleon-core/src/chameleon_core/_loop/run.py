@@ -103,6 +103,8 @@ def run_pipeline(
                 with source.contract.call("read the model in the background"):
                     frontend.begin(runner.threads)
             target = source.target()
+            if runner.runner.is_local and pipeline.budget.measurements != 0:
+                source.check_runner(target)
             folder.claim_target(target)
             run = RunContext(
                 pipeline=pipeline,

@@ -27,6 +27,16 @@ class TargetResolver(ABC):
             TargetError: the target does not exist. The hint names existing targets.
         """
 
+    def foreign(self, target: str) -> str:  # noqa: ARG002 - optional hook
+        """The kind of CPU of a target, such as ``aarch64``; empty if this machine's is of this kind.
+
+        It is empty, too, if the target is for no CPU.
+
+        Args:
+            target: a canonical target.
+        """
+        return ""
+
     def describe(self, target: str) -> Mapping[str, Any]:  # noqa: ARG002 - optional hook
         """Properties of a target's device, for models that learn across devices.
 
