@@ -144,10 +144,7 @@ class RunFolderError(ChameleonError):
             yield
         except OSError as error:
             # An error of several files has no number, but the texts of the files' errors.
-            full = {errno.ENOSPC, errno.EDQUOT}
-            if error.errno not in full and not any(
-                os.strerror(code) in str(error) for code in full
-            ):
+            if not any(os.strerror(code) in str(error) for code in (errno.ENOSPC, errno.EDQUOT)):
                 raise
             where = f"{folder.parent} and in {tempfile.gettempdir()}"
             free = _megabytes(shutil.disk_usage(folder.parent).free)

@@ -28,9 +28,9 @@ class TargetResolver(ABC):
         """
 
     def foreign(self, target: str) -> str:  # noqa: ARG002 - optional hook
-        """The kind of CPU of a target, such as ``aarch64``; empty if this machine's is of this kind.
+        """The kind of a target's CPU, such as ``aarch64``, if this machine's CPU is of another one.
 
-        It is empty, too, if the target is for no CPU.
+        Otherwise it is empty, also if the target is for no CPU.
 
         Args:
             target: a canonical target.
