@@ -10,8 +10,8 @@ from chameleon_core._pipeline.yaml import dump_yaml
 from chameleon_core._plugins.factory import load_factory
 from chameleon_networks import hooks
 from chameleon_networks._frontends.lazy import LazyFrontend
-from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.onnx.models import onnx_models
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.source_checks import import_library, torch_models
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._shapes import Buckets
