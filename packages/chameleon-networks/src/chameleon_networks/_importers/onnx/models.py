@@ -26,7 +26,7 @@ from chameleon_networks._importers.source_checks import (
 from chameleon_networks._source_location import ImportedGraph
 
 _OPEN_EXTENT, _OPEN_PIXELS = 128, 224
-"""Extents that ``chameleon init`` chooses for open axes after the first: of sequences, of images."""
+"""Extents that ``chameleon init`` chooses for open axes after the first: sequences and images."""
 _IMAGE_RANK = 4
 
 
