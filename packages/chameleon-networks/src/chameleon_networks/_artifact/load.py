@@ -194,6 +194,17 @@ def check_files(folder: pathlib.Path) -> None:
         check_files(inside(folder, name))
 
 
+def check_cpu(folder: pathlib.Path) -> None:
+    """Raise an ``ImportError`` if this CPU lacks features that a delivered network needs."""
+    manifest = checked_manifest(folder)
+    inner = [bucket["folder"] for bucket in manifest.get("buckets", ())]
+    others = inner[:1] or [name for name in [manifest.get("vectors")] if name]
+    if others:
+        check_cpu(inside(folder, others[0]))
+    elif reason := refusal({**manifest, "permissions": []}):
+        raise ImportError(reason)
+
+
 def digest_of(manifest: Manifest) -> str:
     """The SHA-256 digest of a manifest's content."""
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))

@@ -36,8 +36,8 @@ MODULE = "network.so"
 
 LIBRARY_CODE, MACHINE_CODE, BUCKETS_CODE = "_library.py", "_machine.py", "_buckets.py"
 """Files of a folder with the code that runs its network."""
-_PACKAGE = "__init__.py"
-_LOADERS = (_PACKAGE, "load.py", LIBRARY_CODE, MACHINE_CODE, BUCKETS_CODE)
+PACKAGE = "__init__.py"
+_LOADERS = (PACKAGE, "load.py", LIBRARY_CODE, MACHINE_CODE, BUCKETS_CODE)
 VERSIONED = (
     *("apache-tvm", "apache-tvm-ffi", "numpy"),
     *("chameleon-tuner-networks", "chameleon-tuner-tvm"),
@@ -100,7 +100,7 @@ def write_loader(folder: Path, engine: str, *, is_inner: bool = False) -> None:
         imports = [f"from .{module} import {name}\n" for module, name in functions.items()]
         docstring = '"""A compiled network or operator; the function ``load`` loads it."""\n\n'
         listed = f"\n__all__ = {json.dumps(list(functions.values()))}\n"
-        (folder / _PACKAGE).write_text(docstring + "".join(imports) + listed, encoding="utf-8")
+        (folder / PACKAGE).write_text(docstring + "".join(imports) + listed, encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> Manifest:
