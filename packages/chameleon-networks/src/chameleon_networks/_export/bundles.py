@@ -154,17 +154,15 @@ def _check_delivered(network: Path) -> None:
         )
 
 
-_WHEEL_PACKAGE = """\
-\"\"\"A network that Chameleon compiled; the function ``load`` loads it.\"\"\"
-
-from pathlib import Path
-
-from .load import check_cpu, load
-
-__all__ = ["load"]
-
-check_cpu(Path(__file__).parent)
-"""
+_WHEEL_PACKAGE = "\n".join(
+    (
+        '"""A network that Chameleon compiled; the function ``load`` loads it."""\n',
+        "from pathlib import Path\n",
+        "from .load import check_cpu, load\n",
+        '__all__ = ["load"]\n',
+        "check_cpu(Path(__file__).parent)\n",
+    )
+)
 
 _METADATA = """\
 Metadata-Version: 2.1
