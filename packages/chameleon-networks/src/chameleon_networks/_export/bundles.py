@@ -154,14 +154,12 @@ def _check_delivered(network: Path) -> None:
         )
 
 
-_WHEEL_PACKAGE = "\n".join(
-    (
-        '"""A network that Chameleon compiled; the function ``load`` loads it."""\n',
-        "from pathlib import Path\n",
-        "from .load import check_cpu, load\n",
-        '__all__ = ["load"]\n',
-        "check_cpu(Path(__file__).parent)\n",
-    )
+_WHEEL_PACKAGE = (
+    '"""A network that Chameleon compiled; the function ``load`` loads it."""\n\n'
+    "from pathlib import Path\n\n"
+    "from .load import check_cpu, load\n\n"
+    '__all__ = ["load"]\n\n'
+    "check_cpu(Path(__file__).parent)\n"
 )
 
 _METADATA = """\
