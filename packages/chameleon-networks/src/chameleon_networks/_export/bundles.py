@@ -22,7 +22,7 @@ from chameleon_core.plugin_api import (
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
 
-from chameleon_networks._artifact.load import digest_of
+from chameleon_networks._artifact import load as loading
 from chameleon_networks._artifact.writer import (
     FORMAT,
     MANIFEST,
@@ -200,6 +200,8 @@ def write_wheel(network: Path, folder: Path, name: str, version: str) -> Exporte
         ignored = shutil.ignore_patterns(OBJECTS, "__pycache__")
         shutil.copytree(network, package, ignore=ignored, copy_function=_placed)
         (package / PACKAGE).write_text(_WHEEL_PACKAGE, encoding="utf-8")
+        # The loader of an earlier version checks no CPU at the import.
+        shutil.copyfile(loading.__file__, package / "load.py")
         write_manifest(package, manifest)
         return Exported(files=(_zipped(package, folder, manifest, version),), tasks=())
 
@@ -210,7 +212,7 @@ def _placed(source: str, target: str) -> None:
 
 
 def _zipped(package: Path, folder: Path, manifest: Mapping[str, Any], version: str) -> Path:
-    version = f"{version}+{digest_of(dict(manifest))[:12]}"
+    version = f"{version}+{loading.digest_of(dict(manifest))[:12]}"
     tag = f"py3-none-{sys.platform}_{platform.machine()}"
     own = f"{package.name}-{version}"
     versions = manifest["versions"]
