@@ -47,8 +47,9 @@ from chameleon_networks._source_files import SourceFiles
 log = structlog.get_logger()
 
 _WEIGHTS_FACTOR, _CODE_BYTES = 2, 4_000_000
-"""Bytes of a delivered network for each byte of its weights, some of which are transformed for
-Winograd's algorithm, and the bytes of its code and of the files of the run."""
+"""Bytes of a delivered network for each byte of its weights, and bytes of its code and of the run.
+
+Some weights grow, because they are transformed for Winograd's algorithm."""
 
 
 def _tried(
