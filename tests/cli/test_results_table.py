@@ -119,6 +119,15 @@ def test_rivals_in_float32_alone_stay_in_the_networks_line():
     assert "network: 4.00 ms (untuned -, torch 20.0 ms)" in result_rows.network_lines(network)
 
 
+def test_the_score_of_a_metric_is_beside_the_error():
+    network = NetworkResult(
+        max_relative_error=0.01, folder="n", score=0.911, score_in_float32=0.9154321
+    )
+    [line] = result_rows.network_lines(network)
+    assert "error 1.0e-02, metric 0.911 (in float32 0.915432)" in line
+    assert NetworkResult.from_json(network.to_json()) == network
+
+
 def test_a_network_that_nothing_verified_is_shown_as_such():
     network = NetworkResult(
         max_relative_error=2e-7,

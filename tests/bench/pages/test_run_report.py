@@ -171,7 +171,8 @@ def test_the_network_is_shown_kernel_by_kernel(delivered_by):
     assert "torch 16 ms 2.00" in text
     assert "TVM untuned 1.8 s 225.00 →" in text, "its bar would hide all the others"
     tuned = result.operators[0].tuned_seconds
-    assert "8 ms in all, 75.0% of it in tuned kernels" in text
+    assert "8 ms in all in this profile, 75.0% of it in tuned kernels" in text
+    assert "One inference without a profile took 8 ms" in text
     assert f"op0 tuned 3 6 ms 75.0% 500 {3e3 * tuned:.4g} ms" in text
     assert "pool<1> not tuned 1 2 ms 25.0% - - -" in text
 

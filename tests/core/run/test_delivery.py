@@ -1,15 +1,18 @@
 """The frontend compiles the network at the end of a run; what fails there is told, not raised."""
 
+import errno
 import json
 import os
+import shutil
 import signal
 import time
+from typing import ClassVar
 
 import attrs
 import pytest
 from chameleon_cli._results_table import print_network
 from chameleon_cli._signals import signals
-from chameleon_core._errors import ExitCode, TargetError
+from chameleon_core._errors import ExitCode, RunFolderError, TargetError
 from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.run import run_pipeline
@@ -70,6 +73,27 @@ class Refusing(SyntheticFrontend):
 
     def deliver(self, delivery):
         raise TargetError("there is no compiler", hint="Install one.")
+
+
+class Full(Delivering):
+    """Finds the disk full the first time, as ``shutil`` reports it for several files."""
+
+    full: ClassVar = []
+
+    def deliver(self, delivery):
+        with RunFolderError.on_full_disk(delivery.folder, lambda: 12_000_000):
+            if not self.full:
+                self.full.append(delivery.folder)
+                reason = str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+                raise shutil.Error([("from/weights.bin", "to/weights.bin", reason)])
+            return super().deliver(delivery)
+
+
+class Huge(Delivering):
+    """Needs more space than any disk has."""
+
+    def bytes_needed(self):
+        return 10**18
 
 
 class Broken(SyntheticFrontend):
@@ -212,6 +236,25 @@ def test_a_failure_leaves_the_operators_results(modelled, tmp_path):
         assert words in result.network.failure
         assert result.exit_code is ExitCode.NO_VALID_RESULT
         assert all(operator.tuned_seconds for operator in result.operators)
+
+
+def test_a_run_whose_disk_was_full_in_delivery_is_continued(modelled, records, tmp_path):
+    Full.full.clear()
+    with pytest.raises(RunFolderError, match=r"needs about 12 MB each in .*are free") as caught:
+        _run(modelled, Full)
+    assert str(tmp_path / "run" / "network") in str(caught.value)
+    assert "same command again" in caught.value.hint
+    stored = records(tmp_path / "run")
+    result = _run(modelled, Full)
+    assert result.exit_code is ExitCode.OK
+    assert records(tmp_path / "run") == stored, "nothing was measured again"
+
+
+def test_free_space_is_checked_before_tuning(modelled, records, tmp_path, monkeypatch):
+    monkeypatch.setattr(SyntheticRunner, "measures_hardware", True)
+    with pytest.raises(RunFolderError, match=r"needs about 1e\+12 MB in .*run, where"):
+        _run(modelled, Huge)
+    assert not any(records(tmp_path / "run").values())
 
 
 def test_a_result_is_kept_if_nobody_knows_how_to_use_it(modelled, monkeypatch):

@@ -148,6 +148,36 @@ def test_a_change_that_autograd_does_not_count_is_noticed(change, delivered):
     assert stays(logs) == ["weights have changed since it was compiled"]
 
 
+COPIES = {
+    "counted": lambda weight, numbers: weight.copy_(numbers),
+    "data": lambda weight, numbers: weight.data.copy_(numbers),
+    "other data": lambda weight, numbers: setattr(weight, "data", numbers.clone()),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
+def test_an_adapter_that_is_switched_back_and_forth_gets_networks(
+    copy, weighted_networks, monkeypatch
+):
+    monkeypatch.setattr(backend, "_COMPARED_CALLS", frozenset())
+    networks = {name: Network(lambda x, n=float(name): (n * x,)) for name in ("1", "2", "3")}
+    (graph, load), x, weight = weighted_networks(networks), torch.ones(3), torch.full((3,), 1.0)
+    with torch.no_grad(), capture_logs() as logs:
+        for number in (1, 2, 1, 2, 1, 2, 1, 3):
+            copy(weight, torch.full((3,), float(number)))
+            for _ in range(3):
+                torch.testing.assert_close(graph(weight, x), (number * x,))
+        assert load.call_count == 2
+        assert [len(network.seen) for network in networks.values()] == [12, 6, 0]
+        for number in range(10, 12 + backend._UNKNOWN_VERSIONS):
+            copy(weight, torch.full((3,), float(number)))
+            torch.testing.assert_close(graph(weight, x), (number * x,))
+        copy(weight, torch.full((3,), 1.0))
+        torch.testing.assert_close(graph(weight, x), (x,))
+    assert len(networks["1"].seen) == 12
+    assert stays(logs)[-2:] == [backend._CHANGED, "weights change again and again"]
+
+
 def test_a_change_of_a_weight_within_other_memory_is_noticed(delivered):
     """Between its rows lie numbers of others, whose changes mean nothing."""
     memory, x = torch.ones(64, 1024), torch.randn(3, 8)

@@ -10,8 +10,9 @@ from chameleon_core._pipeline.yaml import dump_yaml
 from chameleon_core._plugins.factory import load_factory
 from chameleon_networks import hooks
 from chameleon_networks._frontends.lazy import LazyFrontend
+from chameleon_networks._importers.onnx.models import onnx_models
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks._importers.source_checks import import_library, onnx_models, torch_models
+from chameleon_networks._importers.source_checks import import_library, torch_models
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._shapes import Buckets
 
@@ -134,6 +135,30 @@ def test_models_are_found_in_files_that_are_not_run(tmp_path, name, text, models
     for model in candidates:
         (tmp_path / "p.yaml").write_text(dump_yaml({**model.pipeline, "target": "native"}))
         assert load_pipeline(tmp_path / "p.yaml").model.options.source == str(tmp_path / model.name)
+
+
+def test_open_axes_of_an_offered_model_get_extents(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    shapes = {
+        "ids": ["batch", "length"],
+        "mask": ["batch", 1, 1, "length"],
+        "image": ["", 3, "", ""],
+        "fixed": [2],
+    }
+    kind = onnx.TensorProto.FLOAT
+    inputs = [
+        onnx.helper.make_tensor_value_info(name, kind, [extent or None for extent in shape])
+        for name, shape in shapes.items()
+    ]
+    graph = onnx.helper.make_graph([], "open", inputs, inputs[:1])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "open.onnx")
+    [model] = onnx_models(tmp_path, "open.onnx")
+    assert model.pipeline["model"]["onnx"]["shapes"] == {
+        "ids": [1, 128],
+        "mask": [1, 1, 1, 128],
+        "image": [1, 3, 224, 224],
+    }
+    assert "buckets" in model.reasons["model"]
 
 
 def test_frontends_with_files_name_what_detects_models():

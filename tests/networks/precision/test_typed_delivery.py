@@ -229,12 +229,15 @@ def test_a_metric_bounds_how_much_worse_the_network_may_be(deliver, tmp_path):
     source = f"{tmp_path}/eval.py:first"
     loose, _ = deliver(Precision(search=("int8",), metric=source, max_drop=1e3))
     assert loose.precision == "int8"
+    assert loose.score is not None
+    assert 0.0 < abs(loose.score - loose.score_in_float32) < 1.0
     with pytest.MonkeyPatch.context() as patch:
         # By this metric every network in types is worse than float32.
         patch.setattr(candidates, "evaluate_metric", _worse)
         strict, _ = deliver(Precision(search=("int8",), metric=source, max_drop=0.5))
     assert strict.precision == "float32"
     assert "a drop of 0.5" in strict.precision_summary
+    assert strict.score == strict.score_in_float32 == 1.0
 
 
 def _worse(_, __, run):

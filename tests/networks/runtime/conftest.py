@@ -111,7 +111,7 @@ def bucketed(tmp_path_factory):
         network = deliver(module_of(_with_table, ((rows, 5), "float32")))
         shutil.copytree(network.folder, folder / f"rows{rows}")
     share_weights(folder, [folder / f"rows{rows}" for rows in (2, 4)])
-    write_loader(folder, "buckets.py")
+    write_loader(folder, "_buckets.py")
     buckets = [
         {
             "name": f"rows{rows}",

@@ -48,7 +48,7 @@ LIBRARIES = {
     "a module with a zero byte": _set("module", "network.so\0"),
     "a module that nobody vouches for": _set("module", "evil.so"),
     "no digest of the module": _set("files", "network.so", "sha256", _set),
-    "no digest of the code": _set("files", "library.py", _set),
+    "no digest of the code": _set("files", "_library.py", _set),
     "a file outside": _set("files", "../evil.so", {"bytes": 0}),
     "a file with a zero byte": _set("files", "a\0b", {"bytes": 0}),
     "a file with half a letter": _set("files", "\ud800", {"bytes": 0}),
@@ -88,7 +88,7 @@ LIBRARIES = {
     "threads that are text": _set("threads", "2"),
 }
 MACHINES = {
-    "no code": _set("files", "machine.py", _set),
+    "no code": _set("files", "_machine.py", _set),
     "a huge input": _set("inputs", 0, "shape", [HUGE]),
     "a large input": _set("inputs", 0, "shape", [(1 << 31) - 1] * 4),
     "an input of objects": _set("inputs", 0, "dtype", "O"),
@@ -98,7 +98,7 @@ MACHINES = {
     "another run time": _set("run_time", "library"),
 }
 BUCKETS = {
-    "no digest of the code": _set("files", "buckets.py", "sha256", _set),
+    "no digest of the code": _set("files", "_buckets.py", "sha256", _set),
     "a bucket outside": _set("buckets", 0, "folder", "../evil"),
     "an absolute bucket": _set("buckets", 0, "folder", "/evil"),
     "a bucket without a name": _set("buckets", 0, "name", _set),
@@ -132,21 +132,34 @@ def test_nothing_of_it_is_run(kind, change, request, tmp_path):
     assert len(said) > 40, said
 
 
-@pytest.mark.parametrize("name", ["library.py", "machine.py", "buckets.py"])
+@pytest.mark.parametrize("name", ["_library.py", "_machine.py", "_buckets.py"])
 def test_code_without_a_digest_is_not_run(called, tmp_path, name):
     folder = called.copy(tmp_path / "network").path
     (folder / name).write_text(MARK)
 
     def change(manifest):
         manifest["files"].pop(name, None)
-        manifest["run_time"] = "virtual machine" if name == "machine.py" else "library"
-        if name == "buckets.py":
+        manifest["run_time"] = "virtual machine" if name == "_machine.py" else "library"
+        if name == "_buckets.py":
             manifest.update(buckets=[], dimensions=[])
 
     _write(folder, change)
     with pytest.raises(RuntimeError, match=f"has no digest of {name}"):
         load(folder)
     assert not (folder / "ran").exists()
+
+
+def test_a_folder_with_the_file_names_of_earlier_versions_loads(called, tmp_path, trying):
+    folder = called.copy(tmp_path / "network")
+    (folder.path / "_library.py").rename(folder.path / "library.py")
+    (folder.path / "__init__.py").unlink()
+
+    def change(manifest):
+        del manifest["files"]["__init__.py"]
+        manifest["files"]["library.py"] = manifest["files"].pop("_library.py")
+
+    _write(folder.path, change)
+    assert trying(folder) == "right"
 
 
 def test_a_library_of_another_network_is_refused(called, operator, tmp_path, trying):

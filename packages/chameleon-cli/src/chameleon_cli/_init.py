@@ -97,6 +97,8 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
     reasons = {**({} if default is None else default.reasons), **(model.reasons if model else {})}
     chosen = {} if default is None else default.pipeline
     shown = _MODEL if model is None else _line("model", sections["model"])
+    if "model" in reasons:
+        shown = f"{_comment(reasons['model'])}\n{shown}"
     parts = [_HEAD.replace("{model}", shown)]
     parts += [_PRESET.replace("{presets}", f"    # {', '.join(presets)}" if presets else "")]
     parts += [] if default is None else [_DEFAULTS]

@@ -146,6 +146,8 @@ def network_lines(network: NetworkResult) -> list[str]:
     if network.failure is not None or network.folder is None:
         return []
     error = f"largest relative error {network.max_relative_error:.1e}"
+    if network.score is not None:
+        error += f", metric {network.score:.6g} (in float32 {network.score_in_float32:.6g})"
     if network.delivered_seconds is not None:
         error = f"{network.status} after {network.delivered_seconds:.1f} s, {error}"
     before = [f"layout: {network.layout.summary}"] if network.layout else []

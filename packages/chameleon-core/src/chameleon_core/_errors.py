@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import re
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -27,9 +32,12 @@ class ChameleonError(Exception):
     Attributes:
         hint: the next step for the user, as a sentence, or None if there is no advice.
         exit_code: the exit code of a command that ends with this error.
+        may_pass: whether the same command may succeed after a change of the machine, such as more
+            free space. A run that could not deliver its network for this reason can be continued.
     """
 
     exit_code = ExitCode.INTERNAL
+    may_pass = False
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -102,6 +110,54 @@ class RunFolderError(ChameleonError):
     """The run folder cannot be used: it is locked, read-only, full, or of another pipeline."""
 
     exit_code = ExitCode.USAGE
+    may_pass = True
+
+    @classmethod
+    def check_space(cls, folder: Path, needed: int) -> None:
+        """Raise this error if a network cannot be delivered into a folder for lack of space.
+
+        Args:
+            folder: the run folder, which exists. The folder of temporary files is checked as well.
+            needed: the estimated size of the network in bytes.
+        """
+        places = {folder: shutil.disk_usage(folder).free}
+        places[Path(tempfile.gettempdir())] = shutil.disk_usage(tempfile.gettempdir()).free
+        for place, free in places.items():
+            if free < needed:
+                raise cls(
+                    f"the network needs about {_megabytes(needed)} in {place}, where "
+                    f"{_megabytes(free)} are free",
+                    hint="free space and give the same command again, or choose other folders: "
+                    "`output=` for the run, TMPDIR for temporary files",
+                )
+
+    @classmethod
+    @contextlib.contextmanager
+    def on_full_disk(cls, folder: Path, needed: Callable[[], int]) -> Iterator[None]:
+        """A context that raises this error in place of an ``OSError`` of a full disk.
+
+        Args:
+            folder: the folder of the network, whose parent exists.
+            needed: a function that estimates the size of the network in bytes.
+        """
+        try:
+            yield
+        except OSError as error:
+            # An error of several files has no number, but the texts of the files' errors.
+            if not any(os.strerror(code) in str(error) for code in (errno.ENOSPC, errno.EDQUOT)):
+                raise
+            where = f"{folder.parent} and in {tempfile.gettempdir()}"
+            free = _megabytes(shutil.disk_usage(folder.parent).free)
+            failure = cls(
+                f"the network cannot be delivered to {folder}, because a disk is full: it needs "
+                f"about {_megabytes(needed())} each in {where}; {free} are free for the former",
+                hint="free space and give the same command again: nothing is tuned anew",
+            )
+            raise failure from error
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.3g} MB"
 
 
 class InvalidConfigurationError(ChameleonError):

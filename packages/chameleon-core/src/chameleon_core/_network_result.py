@@ -222,6 +222,8 @@ class NetworkResult(InferenceResult):
 
     Attributes:
         precision_summary: the reason for the network's ``precision``; empty if there was no choice.
+        score: what the pipeline's ``precision.metric`` returned for the network; None without one.
+        score_in_float32: what it returned for the network in float32.
         front: the choices of dtypes that no other choice beats in both time and error, slowest
             first. It holds the choices of all buckets.
         delivered_seconds: the wall-clock time from the start of the run until its folder held the
@@ -384,6 +386,8 @@ class NetworkResult(InferenceResult):
         missing: Mapping[str, str] = attrs.field(factory=dict)
 
     precision_summary: str = ""
+    score: float | None = None
+    score_in_float32: float | None = None
     front: tuple[FrontPoint, ...] = ()
     delivered_seconds: float | None = None
     delivery_seconds: Mapping[str, float] = attrs.field(factory=dict)

@@ -29,15 +29,15 @@ FRONTENDS = tuple(
         precisions=PRECISIONS,
         complete="chameleon_networks._artifact.load:check_files",
         unchanged="chameleon_networks._artifact.sources:check_source_files",
-        detect=detect and f"chameleon_networks._importers.source_checks:{detect}",
+        detect=detect and f"chameleon_networks._importers.{detect}",
     )
     for name, summary, options, detect in (
         ("builtin", "a network written here, with random weights", BuiltinOptions, ""),
         (
             *("torch", "a PyTorch module, or of a saved torch.export program", TorchOptions),
-            "torch_models",
+            "source_checks:torch_models",
         ),
-        ("onnx", "a network in an ONNX file", OnnxOptions, "onnx_models"),
+        ("onnx", "a network in an ONNX file", OnnxOptions, "onnx.models:onnx_models"),
     )
 )
 

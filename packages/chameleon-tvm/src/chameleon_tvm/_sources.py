@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,14 +75,45 @@ def _file_module(file: str, context: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with _neighbours(str(path.parent)):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
+        hint = f"Run `python {file}` to see the whole error."
+        if isinstance(error, ModuleNotFoundError):
+            hint = (
+                f"The module {error.name!r} is neither in {path.parent} nor installed for "
+                f"{sys.executable}."
+            )
         raise ConfigError(
-            f"{context}: {file} cannot be imported: {type(error).__name__}: {error}",
-            hint=f"Run `python {file}` to see the whole error.",
+            f"{context}: {file} cannot be imported: {type(error).__name__}: {error}", hint=hint
         ) from error
     return module
+
+
+_NEIGHBOURS: set[str] = set()
+"""Names of modules that the user's files have imported from their own folders."""
+
+
+@contextlib.contextmanager
+def _neighbours(folder: str) -> Iterator[None]:
+    """Let a file import the modules beside it, as ``python file.py`` does."""
+    # Another folder may have modules of the same names, and these files may have changed since.
+    for name in _NEIGHBOURS:
+        sys.modules.pop(name, None)
+    _NEIGHBOURS.clear()
+    before = set(sys.modules)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        if folder not in sys.path:
+            sys.path.append(folder)  # a function may import modules when it is called
+        for name in sys.modules.keys() - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and Path(file).is_relative_to(folder):
+                _NEIGHBOURS.add(name)
 
 
 def _package_module(package: str, context: str) -> ModuleType:

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import structlog
 
-from chameleon_core._errors import ChameleonError, PluginError
+from chameleon_core._errors import ChameleonError, PluginError, RunFolderError
 from chameleon_core._event_bus import EventBus, event_log
 from chameleon_core._events import RunFinished, RunStarted
 from chameleon_core._loop.context import RunContext, RunTotals
@@ -103,6 +103,8 @@ def run_pipeline(
                 with source.contract.call("read the model in the background"):
                     frontend.begin(runner.threads)
             target = source.target()
+            if runner.runner.is_local and pipeline.budget.measurements != 0:
+                source.check_runner(target)
             folder.claim_target(target)
             run = RunContext(
                 pipeline=pipeline,
@@ -153,6 +155,10 @@ def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
     source = TaskSource(run.pipeline)
     tasks = source.tasks(run.target, run.frontend)
     run.pipeline.check_runner(tasks)
+    if run.runner.measures_hardware:
+        with source.contract.call("estimate the size of its network"):
+            needed = run.frontend.bytes_needed()
+        RunFolderError.check_space(run.folder.path, needed)
     spaces = source.spaces(tasks)
     run.records.take(tasks, spaces)
     task_runs = _task_runs(run, tasks, spaces)

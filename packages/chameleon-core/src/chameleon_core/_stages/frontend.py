@@ -27,6 +27,16 @@ class TargetResolver(ABC):
             TargetError: the target does not exist. The hint names existing targets.
         """
 
+    def foreign(self, target: str) -> str:  # noqa: ARG002 - optional hook
+        """The kind of a target's CPU, such as ``aarch64``, if this machine's CPU is of another one.
+
+        Otherwise it is empty, also if the target is for no CPU.
+
+        Args:
+            target: a canonical target.
+        """
+        return ""
+
     def describe(self, target: str) -> Mapping[str, Any]:  # noqa: ARG002 - optional hook
         """Properties of a target's device, for models that learn across devices.
 
@@ -256,6 +266,13 @@ class Frontend(ABC):
         Raises:
             ConfigError: an operator is impossible, for example because its shapes do not fit.
         """
+
+    def bytes_needed(self) -> int:
+        """An estimate of the size of the delivered model in bytes; 0 if nothing is known.
+
+        Chameleon calls this method after ``tasks``, and checks that so much space is free.
+        """
+        return 0
 
     def deliver(self, delivery: Delivery) -> NetworkResult | None:  # noqa: ARG002 - optional hook
         """Compile and verify the model whose tasks were tuned, such as a network.

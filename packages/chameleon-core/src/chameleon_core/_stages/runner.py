@@ -158,9 +158,11 @@ class Runner(Closeable, ABC):
         measures_hardware: whether the runner times real hardware. If True, no other work should run
             at the same time, and each measurement is written to disk when it arrives. If False, the
             runner replays recorded times, which are written batch by batch.
+        is_local: whether the runner measures on the CPU of this machine alone.
     """
 
     measures_hardware: ClassVar[bool] = True
+    is_local: ClassVar[bool] = False
 
     @property
     def batch_size(self) -> int:

@@ -194,6 +194,17 @@ def check_files(folder: pathlib.Path) -> None:
         check_files(inside(folder, name))
 
 
+def check_cpu(folder: pathlib.Path) -> None:
+    """Raise an ``ImportError`` if this CPU lacks features that a delivered network needs."""
+    manifest = checked_manifest(folder)
+    inner = [bucket["folder"] for bucket in manifest.get("buckets", ())]
+    others = inner[:1] or [name for name in [manifest.get("vectors")] if name]
+    if others:
+        check_cpu(inside(folder, others[0]))
+    elif reason := refusal({**manifest, "permissions": []}):
+        raise ImportError(reason)
+
+
 def digest_of(manifest: Manifest) -> str:
     """The SHA-256 digest of a manifest's content."""
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
@@ -227,9 +238,10 @@ def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 def _code(folder: pathlib.Path, manifest: Manifest, name: str) -> pathlib.Path:
     """The path of a code file to run, whose digest ``checked_manifest`` has checked."""
-    if "sha256" not in manifest["files"].get(name, ()):
-        raise RuntimeError(f"the manifest of {folder} has no digest of {name}")
-    return inside(folder, name)
+    for known in (name, name.removeprefix("_")):  # earlier versions wrote names without "_"
+        if "sha256" in manifest["files"].get(known, ()):
+            return inside(folder, known)
+    raise RuntimeError(f"the manifest of {folder} has no digest of {name}")
 
 
 def load(
@@ -240,7 +252,7 @@ def load(
 ) -> Callable[..., Any]:
     """Load the network of a folder as a function of arrays, a ``Network``.
 
-    If the network was compiled for several shapes, the function is a ``Buckets`` of ``buckets.py``.
+    If the network was compiled for several shapes, the function is a ``Buckets``.
 
     Args:
         folder: The folder that ``chameleon run`` or ``chameleon compile`` delivered.
@@ -261,9 +273,9 @@ def load(
     if not (0 <= threads < 1 << 31 and 0 < instances < 1 << 31):
         raise ValueError("a network has 1 or more threads, or 0 for its own choice, and instances")
     manifest = checked_manifest(folder)
-    importable = getattr(sys.modules.get(__name__), "load", None) is load
+    importable = __name__ != _ALONE and getattr(sys.modules.get(__name__), "load", None) is _load
     again = functools.partial(
-        load if importable else _Load(), str(folder), threads=threads, instances=instances
+        _load if importable else _Load(), str(folder), threads=threads, instances=instances
     )
     if "buckets" not in manifest:
         single = _opened(folder, manifest, threads, instances, folder)
@@ -272,7 +284,7 @@ def load(
     _check_form(folder, manifest, BUCKETS)
     if not all(_has_axes(bucket, manifest["dimensions"]) for bucket in manifest["buckets"]):
         raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")
-    chosen = runpy.run_path(str(_code(folder, manifest, "buckets.py")))["Buckets"]
+    chosen = runpy.run_path(str(_code(folder, manifest, "_buckets.py")))["Buckets"]
 
     def opened(bucket: str) -> Network:
         own = inside(folder, bucket)
@@ -287,7 +299,7 @@ class _Load:
     """The function ``load`` for other processes, if they cannot import this module by its name."""
 
     def __call__(self, *args: Any, **options: Any) -> Callable[..., Any]:
-        return load(*args, **options)
+        return _load(*args, **options)
 
     def __reduce__(self) -> Any:
         return operator.itemgetter("load"), (_Names(),)
@@ -321,11 +333,11 @@ def _opened(
         raise RuntimeError(reason)
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == VIRTUAL_MACHINE:
-        machine = runpy.run_path(str(_code(folder, manifest, "machine.py")))["Machine"]
+        machine = runpy.run_path(str(_code(folder, manifest, "_machine.py")))["Machine"]
         return Network(manifest, machine(file, manifest, threads))
     shared = manifest.get("shared_weights")
     weights = inside(top, shared) if shared else inside(folder, "weights.bin")
-    library = runpy.run_path(str(_code(folder, manifest, "library.py")))["Library"]
+    library = runpy.run_path(str(_code(folder, manifest, "_library.py")))["Library"]
     return Network(manifest, library(file, weights, manifest, threads, instances))
 
 
@@ -382,3 +394,19 @@ def _possible(tensor: Manifest) -> bool:
     """Whether NumPy has arrays of a tensor's dtype and shape."""
     shape = tensor.get("shape", [])
     return tensor["dtype"] in DTYPES and all(0 <= extent < 1 << 31 for extent in shape)
+
+
+_load = load
+_ALONE = "load"
+"""The name of this module if the folder itself, and not the folder above it, is on ``sys.path``."""
+
+if __name__ == _ALONE:
+    del load
+
+    def __getattr__(name: str) -> Any:
+        """The function ``load``, after which another folder's ``load.py`` may be imported."""
+        if name != "load":
+            raise AttributeError(f"{_FILE} defines no {name}")
+        if getattr(sys.modules.get(_ALONE), "__file__", None) == __file__:
+            del sys.modules[_ALONE]
+        return _load

@@ -25,7 +25,7 @@ from chameleon_networks._artifact.load import (
     digest_of,
 )
 from chameleon_networks._c_runtime.linking import OBJECTS, link_library, needs_tvm
-from chameleon_networks._c_runtime.pack import PACKING_FILES
+from chameleon_networks._c_runtime.pack import PACK, PACKING_FILES
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.sequence.weights import WEIGHTS
 from chameleon_networks._graph.fusion_groups import FusionGroup
@@ -34,7 +34,10 @@ from chameleon_networks._graph.operators import count_unfused_operators
 MANIFEST = "manifest.json"
 MODULE = "network.so"
 
-_LOADERS = ("load.py", "library.py", "machine.py", "buckets.py")
+LIBRARY_CODE, MACHINE_CODE, BUCKETS_CODE = "_library.py", "_machine.py", "_buckets.py"
+"""Files of a folder with the code that runs its network."""
+PACKAGE = "__init__.py"
+_LOADERS = (PACKAGE, "load.py", LIBRARY_CODE, MACHINE_CODE, BUCKETS_CODE)
 VERSIONED = (
     *("apache-tvm", "apache-tvm-ffi", "numpy"),
     *("chameleon-tuner-networks", "chameleon-tuner-tvm"),
@@ -61,8 +64,10 @@ def check_target(target: str) -> None:
         )
 
 
-def write_artifact(folder: Path, executable: Any, manifest: Manifest) -> None:
-    """Write the folder of a compiled network."""
+def write_artifact(
+    folder: Path, executable: Any, manifest: Manifest, *, is_inner: bool = False
+) -> None:
+    """Write the folder of a compiled network, perhaps inside the folder of another one."""
     folder.mkdir(parents=True, exist_ok=True)
     library, objects = folder / manifest["module"], folder / OBJECTS
     executable.export_library(str(library))
@@ -71,17 +76,31 @@ def write_artifact(folder: Path, executable: Any, manifest: Manifest) -> None:
         needs = ["numpy", "apache-tvm"] if needs_tvm(objects) else ["numpy"]
         digest = digest_of_file(objects)
         facts: Manifest = {"run_time": LIBRARY, "needs": needs, "objects": digest}
-        write_loader(folder, "library.py")
+        write_loader(folder, LIBRARY_CODE, is_inner=is_inner)
     else:
         facts = {"run_time": VIRTUAL_MACHINE, "needs": ["numpy", "apache-tvm"]}
-        write_loader(folder, "machine.py")
+        write_loader(folder, MACHINE_CODE, is_inner=is_inner)
     write_manifest(folder, {**manifest, **facts})
 
 
-def write_loader(folder: Path, engine: str) -> None:
-    """Copy ``load.py``, and the file with which it runs the network, into a network's folder."""
+def write_loader(folder: Path, engine: str, *, is_inner: bool = False) -> None:
+    """Copy ``load.py``, and the file with which it runs the network, into a network's folder.
+
+    Args:
+        folder: The network's folder.
+        engine: The name of the file with which ``load.py`` runs the network.
+        is_inner: Whether the folder is a part of another network's folder, and no package.
+    """
     for name in ("load.py", engine):
-        shutil.copyfile(Path(__file__).with_name(name), folder / name)
+        shutil.copyfile(Path(__file__).with_name(name.removeprefix("_")), folder / name)
+    if not is_inner:
+        functions = {"load": "load"}
+        if (folder / PACK).exists():
+            functions["pack"] = "pack_weights"
+        imports = [f"from .{module} import {name}\n" for module, name in functions.items()]
+        docstring = '"""A compiled network or operator; the function ``load`` loads it."""\n\n'
+        listed = f"\n__all__ = {json.dumps(list(functions.values()))}\n"
+        (folder / PACKAGE).write_text(docstring + "".join(imports) + listed, encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -83,11 +83,12 @@ class Delivery:
         seconds: float | None,
         records: str | None = None,
     ) -> None:
-        self._graph = graph = _in_operators(graph, arguments)
+        self.graph = graph = _in_operators(graph, arguments)
         self._arguments, self._weights = arguments, weights
         self._records = records_location(records)
         _remove_abandoned(user_cache_folder() / "torch")
-        self._home = user_cache_folder() / "torch" / digest_of(graph, arguments, weights)
+        self.digest = digest_of(graph, arguments, weights)
+        self._home = user_cache_folder() / "torch" / self.digest
         self._limit(seconds)
 
     def _limit(self, seconds: float | None) -> None:
@@ -122,7 +123,7 @@ class Delivery:
                 os.link(exported._program, self._program)  # noqa: SLF001 - the object is of this class
         if not self._program.exists():
             graph_exports = _exports()
-            program = graph_exports.exported(self._graph, self._arguments, self._weights)
+            program = graph_exports.exported(self.graph, self._arguments, self._weights)
             content = io.BytesIO()  # on a full disk, torch's own writer ends the process
             torch.export.save(program, content)
             write_atomic(self._program, content.getvalue())
@@ -174,8 +175,8 @@ class Delivery:
         if self._refusal.exists():
             self.prepare()  # raises the stored error again
         if nice and not self._program.exists():  # calls go on meanwhile, and may change weights
-            digest = digest_of(self._graph, self._arguments, self._weights)
-            if digest != self._home.name:
+            digest = digest_of(self.graph, self._arguments, self._weights)
+            if digest != self.digest:
                 raise FallbackError("weights have changed, and the exported graph was removed")
         log.info("compiling_graph", folder=str(self._folder))
         if (self._folder / "run" / _RESULT).exists():  # the network was damaged and removed

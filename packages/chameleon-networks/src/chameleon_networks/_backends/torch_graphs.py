@@ -28,7 +28,7 @@ from torch.autograd import forward_ad
 from chameleon_networks._artifact.load import load
 from chameleon_networks._backends import FallbackError, graph_checks
 from chameleon_networks._backends.graph_checks import Weights, check_outputs
-from chameleon_networks._backends.graph_deliveries import Delivery
+from chameleon_networks._backends.graph_deliveries import Delivery, digest_of
 from chameleon_networks._backends.graph_options import BACKGROUND, PREDICTED, BackendOptions
 
 log = structlog.get_logger()
@@ -49,6 +49,8 @@ _INSTANCES = 8
 """Most instances of a repeated layer with networks of their own. torch, too, compiles one piece of
 code 8 times at most (``torch._dynamo.config.recompile_limit``)."""
 _CHANGED = "weights have changed since it was compiled"
+_UNKNOWN_VERSIONS = 8
+"""Changes of weights to new numbers in a row, after which a graph looks for known ones no more."""
 _OTHER = "a call has other weights, which get a network if they come again"
 
 
@@ -137,6 +139,10 @@ class _Comparisons:
             write_atomic(self._file, json.dumps(self._shares))
 
 
+class _ChangeError(FallbackError):
+    """Weights were changed during a comparison, which says nothing about the network."""
+
+
 class CompiledGraph:
     """A torch graph as a thread-safe function, by a network if it is right and faster."""
 
@@ -165,27 +171,34 @@ class CompiledGraph:
         self._views: list[int] = []
         self._view_graph: Graph = tuple
         self._inputs: list[int] = []
+        self._traced = graph
+        self._version: CompiledGraph | fx.GraphModule | None = None
+        """Computes calls with the weights as they are now; None is this graph itself."""
+        self._versions: dict[str, CompiledGraph | fx.GraphModule | None] = {}
+        self._unknown_versions = 0
 
-    def __call__(self, *arguments: Tensor) -> Any:
+    def __call__(self, *arguments: Tensor) -> Any:  # noqa: PLR0911 - one return for each way
         """Compute the outputs of the graph, as a tuple."""
         if forward_ad._current_level >= 0:  # noqa: SLF001 - a network computes no tangents
             return self._graph(*arguments)
         network = self._network
-        if network is not None and self._tried is self._folder:
-            if self.weights.are_same(arguments):
-                try:
-                    answer = self._computed(network, arguments)
-                except Exception as error:  # noqa: BLE001 - torch answers
-                    self._stay(f"its network failed: {words.in_one_line(error)}")
-                else:
-                    if self._is_to_compare():
-                        self._compare_again(network, arguments)
-                    return answer
-            elif not self.weights.are_different(arguments):
-                self._stay(_CHANGED)
+        is_ready = network is not None and self._tried is self._folder and self._version is None
+        if is_ready and self.weights.are_same(arguments):
+            try:
+                answer = self._computed(network, arguments)
+            except Exception as error:  # noqa: BLE001 - torch answers
+                self._stay(f"its network failed: {words.in_one_line(error)}")
+            else:
+                return self._compared(network, arguments, answer)
         if self.weights.are_different(arguments):
             return self._answer_of_other(arguments)
-        if self._stays or not self._first.acquire(blocking=False):
+        if self._stays:
+            return self._graph(*arguments)
+        if not self.weights.are_same(arguments):
+            return self._answer_of_changed(arguments)
+        if self._version is not None:
+            return self._version(*arguments)
+        if not self._first.acquire(blocking=False):
             return self._graph(*arguments)
         try:
             return self._answer_and_adopt(arguments)
@@ -231,7 +244,7 @@ class CompiledGraph:
 
     def _following(self, arguments: Sequence[Tensor], *, is_first: bool) -> CompiledGraph:
         """The graph for other weights, which get a network if they come again."""
-        left = self.instances - 1
+        left = max(self.instances - 1, 0)
         following = CompiledGraph(self._graph, self._weight_indices, self._options, left)
         if not left:
             following._stay(f"more than {_INSTANCES} sets of weights share it")
@@ -241,6 +254,42 @@ class CompiledGraph:
         if is_first:
             _log_fallback(_OTHER)
         return following
+
+    def _answer_of_changed(self, arguments: Sequence[Tensor]) -> Any:
+        """Answer a call whose weights were changed in place, perhaps to numbers of earlier calls.
+
+        An adapter, for example, is copied over another one, and later back.
+        """
+        if not self.instances or not self._first.acquire(blocking=False):
+            return self._graph(*arguments)
+        try:
+            weights = Weights(arguments, self._weight_indices)
+            self._version = version = self._version_of(arguments)
+            if isinstance(version, CompiledGraph):
+                version.weights = weights
+            self.weights = weights
+        except FallbackError as error:
+            self._stay(str(error))
+        finally:
+            self._first.release()
+        return (self._graph if self._stays else version or self)(*arguments)
+
+    def _version_of(self, arguments: Sequence[Tensor]) -> CompiledGraph | fx.GraphModule | None:
+        """The graph for the numbers that weights have now; only numbers that return get one."""
+        digest = digest_of(self._traced, arguments, self._weight_indices)
+        if digest not in self._versions:
+            self._versions[digest] = self._graph
+            self._unknown_versions += 1
+            if self._unknown_versions > _UNKNOWN_VERSIONS:
+                raise FallbackError("weights change again and again")
+            _log_fallback(_CHANGED)
+            return self._graph
+        self._unknown_versions = 0
+        networks = sum(version is not self._graph for version in self._versions.values())
+        if self._versions[digest] is self._graph and self.computes and networks < _INSTANCES:
+            graph = CompiledGraph(self._graph, self._weight_indices, self._options, instances=0)
+            self._versions[digest] = graph
+        return self._versions[digest]
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
@@ -272,6 +321,8 @@ class CompiledGraph:
             elif self._is_to_compare() and (candidate := self._candidate) is not None:
                 self._timed(candidate)(*arguments)  # the first call after others takes longer
                 self._compare(candidate, arguments, answer, torchs)
+        except _ChangeError:
+            self._tried = None  # a call with the weights of before compares again
         except Exception as error:  # noqa: BLE001 - torch has answered, whatever its export raises
             self._drop(None, error)
         return answer
@@ -304,6 +355,7 @@ class CompiledGraph:
             graph = _with_outputs(graph, computed)
         weights, records = self._weight_indices, self._options.records
         delivery = Delivery(graph, arguments, weights, seconds=seconds, records=records)
+        self._traced, self._versions = delivery.graph, {delivery.digest: None}
         if self._options.mode != BACKGROUND or delivery.is_there():
             self._folder = delivery.folder()
         else:
@@ -370,24 +422,32 @@ class CompiledGraph:
         self._decide(network, comparisons)
         return True
 
-    def _compare_again(self, network: Any, arguments: Sequence[Tensor]) -> None:
-        """Compare the network in use, or a slower tuned one, with torch's code again."""
-        if not self._first.acquire(blocking=False):
-            return
+    def _compared(self, network: Any, arguments: Sequence[Tensor], answer: Any) -> Any:
+        """The answer of a network; torch's answer in a call that compares both again."""
+        if not self._is_to_compare() or not self._first.acquire(blocking=False):
+            return answer
         candidate = self._candidate or network
         try:
             if self._network is not network or self._tried is None:
-                return
-            answer, torchs = _clocked(self._graph, arguments)
+                return answer
+            own, (answer, torchs) = answer, _clocked(self._graph, arguments)
+            try:
+                check_outputs(own, answer)
+            except Exception as error:  # noqa: BLE001 - torch has answered
+                self._drop(network, error)
+                return answer
             if candidate is network:
                 self._compare(network, arguments, answer, torchs)
             else:
                 check_outputs(self._timed(candidate)(*arguments), answer)
                 self._takes_over(candidate, self._tried, arguments)
-        except Exception as error:  # noqa: BLE001 - the network has answered
+        except _ChangeError:
+            pass  # the next call notices
+        except Exception as error:  # noqa: BLE001 - torch has answered
             self._drop(candidate, error)
         finally:
             self._first.release()
+        return answer
 
     def _compare(
         self, network: Any, arguments: Sequence[Tensor], answer: Sequence[Tensor], torchs: float
@@ -414,7 +474,7 @@ class CompiledGraph:
 
         def call(*arguments: Tensor) -> Any:
             if not self.weights.are_same(arguments):
-                raise FallbackError(_CHANGED)
+                raise _ChangeError(_CHANGED)
             return self._computed(network, arguments)
 
         return call

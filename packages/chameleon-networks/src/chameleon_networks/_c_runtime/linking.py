@@ -107,11 +107,13 @@ def compiler_command() -> list[str]:
     if command and shutil.which(command[0]):
         return command
     named = f"{command[0]}, which CXX or CC names" if command else "(cc, gcc or clang) on the PATH"
-    raise TargetError(
+    error = TargetError(
         f"the network cannot be linked: there is no C compiler {named}",
         hint="Install one and repeat the command. If tuning is done, `chameleon compile` of the "
         "run folder does the rest; nothing has to be tuned again.",
     )
+    error.may_pass = True
+    raise error
 
 
 def run_compiler(*words: str) -> None:

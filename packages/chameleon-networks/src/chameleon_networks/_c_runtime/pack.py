@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-PACKING, ARRAYS, PACKED = "packing.json", "packing.npz", "weights.bin"
-PACKING_FILES = ("pack.py", PACKING, ARRAYS)
+PACK, PACKING, ARRAYS, PACKED = "pack.py", "packing.json", "packing.npz", "weights.bin"
+PACKING_FILES = (PACK, PACKING, ARRAYS)
 ALIGNMENT = 64
 MAGIC = int.from_bytes(b"CHLEWHT2", "little")
 
@@ -160,5 +160,19 @@ def main(words: list[str]) -> None:
     sys.stdout.write(f"{folder / PACKED}\n")
 
 
+_pack_weights = pack_weights
+_ALONE = "pack"
+"""The name of this module if the folder itself, and not the folder above it, is on ``sys.path``."""
+
 if __name__ == "__main__":
     main(sys.argv[1:])
+elif __name__ == _ALONE:
+    del pack_weights
+
+    def __getattr__(name: str) -> Any:
+        """The function ``pack_weights``, after which another folder's may be imported."""
+        if name != "pack_weights":
+            raise AttributeError(f"{__file__} defines no {name}")
+        if getattr(sys.modules.get(_ALONE), "__file__", None) == __file__:
+            del sys.modules[_ALONE]
+        return _pack_weights

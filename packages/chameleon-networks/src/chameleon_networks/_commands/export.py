@@ -15,9 +15,9 @@ from chameleon_cli.api import trust_option
     "--to",
     "form",
     required=True,
-    type=click.Choice(["metaschedule", "tvmscript", "library", "c"]),
+    type=click.Choice(["metaschedule", "tvmscript", "library", "c", "wheel"]),
     help="A MetaSchedule database, one scheduled function per operator as TVMScript, one library "
-    "per operator for Python, or a bundle for C.",
+    "per operator for Python, a bundle for C, or a wheel of the network for Python.",
 )
 @click.option(
     "-o",
@@ -27,7 +27,8 @@ from chameleon_cli.api import trust_option
     help="The folder for the files.",
 )
 @click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
-@click.option("--name", help="The name of a C bundle. [default: the folder's name]")
+@click.option("--name", help="The name of a C bundle or of a wheel. [default: the folder's name]")
+@click.option("--version", default="0.1.0", show_default=True, help="The version of a wheel.")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
@@ -37,6 +38,7 @@ def command(
     *,
     only: tuple[str, ...],
     name: str | None,
+    version: str,
     trust_source: bool,
     as_json: bool,
 ) -> None:
@@ -45,15 +47,20 @@ def command(
     With `metaschedule`, the file is a database of the operators that were tuned in the `sketch`
     space. With `tvmscript`, the files are the scheduled functions of any space. With `library`,
     Python loads each operator with NumPy alone. With `c`, a bundle of the network or of an operator
-    needs no Python. One operator is written into the output folder itself. Several operators get a
-    folder each.
+    needs no Python. With `wheel`, pip installs the network as a package. One operator is written
+    into the output folder itself. Several operators get a folder each.
 
     --trust-source is needed for a MetaSchedule database if the model of the run is your own Python
     code. Libraries of operators that are TensorIR functions need it too.
     """
-    from chameleon_networks._commands.exporting import export_run  # noqa: PLC0415 - --help is quick
+    from chameleon_networks._commands import exporting  # noqa: PLC0415 - --help is quick
 
-    exported = export_run(folder, form, output, only, name, trust_source=trust_source)
+    if form == "wheel":
+        if only:
+            raise click.UsageError("a wheel holds the network, and no operator of --task")
+        exported = exporting.export_wheel(folder, output, name, version)
+    else:
+        exported = exporting.export_run(folder, form, output, only, name, trust_source=trust_source)
     if as_json:
         about = {"run": str(folder.absolute()), "tasks": exported.tasks}
         click.echo(json.dumps({**about, "files": [str(f.absolute()) for f in exported.files]}))

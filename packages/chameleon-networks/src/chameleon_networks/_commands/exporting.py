@@ -10,13 +10,14 @@ import click
 from chameleon_cli.api import results_alone
 from chameleon_core.api import RunFile, RunView, check_tasks, words
 from chameleon_core.plugin_api import ConfigError, Delivery, RunFolderError
-from chameleon_tvm.api import Exported
+from chameleon_tvm.api import Exported, identifier
 
 from chameleon_networks._commands.runs import check_unchanged, threads_of
 from chameleon_networks._export.bundles import (
     write_c_bundles,
     write_libraries,
     write_network_bundle,
+    write_wheel,
 )
 from chameleon_networks._export.metaschedule import write_metaschedule, write_tvmscript
 from chameleon_networks._frontends.lazy import LazyFrontend
@@ -66,6 +67,14 @@ def export_run(
         if form == C:
             return write_c_bundles(winners, space.create(), output, threads, name)
         return write_libraries(winners, space.create(), output, threads)
+
+
+def export_wheel(folder: Path, output: Path, name: str | None, version: str) -> Exported:
+    """Write the delivered network of a run as a wheel."""
+    with results_alone():
+        check_unchanged(folder)
+        own = name or identifier(folder.absolute().name)
+        return write_wheel(folder / RunFile.NETWORK, output, own, version)
 
 
 def _chosen(

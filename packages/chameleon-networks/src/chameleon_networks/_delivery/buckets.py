@@ -24,7 +24,12 @@ from chameleon_networks._artifact.dispatch import (
 from chameleon_networks._artifact.load import Manifest
 from chameleon_networks._artifact.shared_weights import share_weights
 from chameleon_networks._artifact.sources import sources_for
-from chameleon_networks._artifact.writer import read_manifest, write_loader, write_manifest
+from chameleon_networks._artifact.writer import (
+    BUCKETS_CODE,
+    read_manifest,
+    write_loader,
+    write_manifest,
+)
 from chameleon_networks._checks.padding import WAY_OUT, padding_problem
 from chameleon_networks._comparison.reduced_precision import sum_reduced_times
 from chameleon_networks._compile.kernels import Kernels
@@ -269,7 +274,7 @@ def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
         "shared_bytes": saved,
         **dispatch_table(bucketed, described),
     }
-    write_loader(whole, "buckets.py")
+    write_loader(whole, BUCKETS_CODE)
     write_manifest(whole, manifest)
     return manifest
 

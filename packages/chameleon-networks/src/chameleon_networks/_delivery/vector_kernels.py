@@ -120,7 +120,7 @@ def write_vector_kernels(
             raise ChameleonError("other code than the kernels of its operators needs it")
         executable = attrs.evolve(built.executable, repackings=chosen.repackings)
         manifest = manifest_of(module, fusions, chosen.kernels, without, threads)
-        write_artifact(folder, executable, {**manifest, **built.facts})
+        write_artifact(folder, executable, {**manifest, **built.facts}, is_inner=True)
     (folder / OBJECTS).unlink()  # bundles for C have the other kernels
     return chosen.replaced
 

@@ -1,9 +1,13 @@
-"""Exports operators as libraries, and operators or networks as bundles for C."""
+"""Exports operators as libraries, operators or networks as bundles for C, networks as wheels."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import platform
 import shutil
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,15 @@ from chameleon_core.plugin_api import (
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
 
-from chameleon_networks._artifact.writer import FORMAT, MANIFEST, digest_of_file, read_manifest
+from chameleon_networks._artifact import load as loading
+from chameleon_networks._artifact.writer import (
+    FORMAT,
+    MANIFEST,
+    PACKAGE,
+    digest_of_file,
+    read_manifest,
+    write_manifest,
+)
 from chameleon_networks._c_runtime.linking import OBJECTS, compiler_command, filled, link_library
 from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
 from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
@@ -130,12 +142,117 @@ def write_c_bundles(
 
 def write_network_bundle(network: Path, folder: Path, name: str | None) -> Exported:
     """Write the bundle for C of a delivered network."""
+    _check_delivered(network)
+    return Exported(files=write_c_bundle(network, folder, bundle_name(folder, name)), tasks=())
+
+
+def _check_delivered(network: Path) -> None:
     if not (network / MANIFEST).exists():
         raise RunFolderError(
             f"{network.parent} has no delivered network",
             hint="Run `chameleon compile` on it, or name an operator with --task.",
         )
-    return Exported(files=write_c_bundle(network, folder, bundle_name(folder, name)), tasks=())
+
+
+_WHEEL_PACKAGE = (
+    '"""A network that Chameleon compiled; the function ``load`` loads it."""\n\n'
+    "from pathlib import Path\n\n"
+    "from .load import check_cpu, load\n\n"
+    '__all__ = ["load"]\n\n'
+    "check_cpu(Path(__file__).parent)\n"
+)
+
+_METADATA = """\
+Metadata-Version: 2.1
+Name: {name}
+Version: {version}
+Summary: A network that Chameleon compiled
+Requires-Python: >=3.11
+{requires}
+
+Target: {target}
+
+The CPU must have: {features}. The import checks it, since no tag of a wheel names such features.
+"""
+
+_WHEEL = """\
+Wheel-Version: 1.0
+Generator: chameleon
+Root-Is-Purelib: false
+Tag: {tag}
+"""
+
+
+def write_wheel(network: Path, folder: Path, name: str, version: str) -> Exported:
+    """Write a delivered network as a wheel, whose package has the network's name.
+
+    The digest of the network is the local part of the wheel's version (PEP 440).
+    """
+    _check_delivered(network)
+    if not name.isascii() or not name.isidentifier():
+        raise ConfigError(
+            f"a Python package cannot be called {name!r}",
+            hint="Name it with --name, in letters, digits and underscores, a letter first.",
+        )
+    manifest = read_manifest(network)
+    with temporary_folder() as scratch:
+        package = Path(scratch, name)
+        ignored = shutil.ignore_patterns(OBJECTS, "__pycache__")
+        shutil.copytree(network, package, ignore=ignored, copy_function=_placed)
+        (package / PACKAGE).write_text(_WHEEL_PACKAGE, encoding="utf-8")
+        # The loader of an earlier version checks no CPU at the import.
+        shutil.copyfile(loading.__file__, package / "load.py")
+        write_manifest(package, manifest)
+        return Exported(files=(_zipped(package, folder, manifest, version),), tasks=())
+
+
+def _placed(source: str, target: str) -> None:
+    place = link_weights if Path(source).name == WEIGHTS else shutil.copyfile
+    place(Path(source), Path(target))
+
+
+def _zipped(package: Path, folder: Path, manifest: Mapping[str, Any], version: str) -> Path:
+    version = f"{version}+{loading.digest_of(dict(manifest))[:12]}"
+    tag = f"py3-none-{sys.platform}_{platform.machine()}"
+    own = f"{package.name}-{version}"
+    versions = manifest["versions"]
+    needs = manifest.get("needs", ["numpy"])
+    pins = [name if name == "numpy" else f"{name}=={versions[name]}" for name in needs]
+    facts = {
+        "METADATA": _METADATA.format(
+            name=package.name,
+            version=version,
+            requires="\n".join(f"Requires-Dist: {pin}" for pin in pins),
+            target=manifest["target"],
+            features=", ".join(manifest["cpu_features"]) or "nothing special",
+        ),
+        "WHEEL": _WHEEL.format(tag=tag),
+    }
+    wheel = folder / f"{own}-{tag}.whl"
+    unoccupied(folder, [wheel.name])
+    record = []
+    try:
+        with zipfile.ZipFile(wheel, "x", zipfile.ZIP_DEFLATED) as archive:
+            for file in sorted(path for path in package.rglob("*") if path.is_file()):
+                entry = str(file.relative_to(package.parent))
+                archive.write(file, entry)
+                sha256 = bytes.fromhex(digest_of_file(file))
+                record.append(_record(entry, sha256, file.stat().st_size))
+            for name, text in facts.items():
+                entry = f"{own}.dist-info/{name}"
+                archive.writestr(entry, text)
+                record.append(_record(entry, hashlib.sha256(text.encode()).digest(), len(text)))
+            lines = [*record, f"{own}.dist-info/RECORD,,", ""]
+            archive.writestr(f"{own}.dist-info/RECORD", "\n".join(lines))
+    except BaseException:
+        wheel.unlink(missing_ok=True)
+        raise
+    return wheel
+
+
+def _record(entry: str, sha256: bytes, size: int) -> str:
+    digest = base64.urlsafe_b64encode(sha256).decode().rstrip("=")
+    return f"{entry},sha256={digest},{size}"
 
 
 def _folders(folder: Path, names: Sequence[str]) -> list[Path]:

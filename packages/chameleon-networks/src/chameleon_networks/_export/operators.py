@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks._artifact.writer import build_facts, tensor_facts, write_artifact
 from chameleon_networks._c_runtime.linking import SOURCES, compiler_command
-from chameleon_networks._c_runtime.pack import ARRAYS, PACKING, replayed
+from chameleon_networks._c_runtime.pack import ARRAYS, PACK, PACKING, replayed
 from chameleon_networks._compile.sequence.buffer_specialization import (
     buffer_shape,
     specialize_buffers,
@@ -329,7 +329,7 @@ class Packing:
         """Write the operations that pack weights, and ``pack.py``, which repeats them."""
         (folder / PACKING).write_text(json.dumps(self.facts) + "\n", encoding="utf-8")
         np.savez_compressed(folder / ARRAYS, *self.constants)
-        shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")
+        shutil.copyfile(SOURCES / PACK, folder / PACK)
 
 
 def _sequence(builder: TVMBuilder, program: Program) -> CallSequence:

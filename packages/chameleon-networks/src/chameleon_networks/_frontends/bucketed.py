@@ -131,6 +131,10 @@ class BucketedFrontend(Frontend):
             for key, task in union.items()
         ]
 
+    def bytes_needed(self) -> int:
+        # The buckets share most of their weights.
+        return max(network.bytes_needed() for _, network in self.networks)
+
     def deliver(self, delivery: Delivery) -> NetworkResult:
         return delivered(self.network, self.by_bucket, self.named_tasks, delivery)
 

@@ -9,7 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Frontend, Task
+from chameleon_core.plugin_api import (
+    ChameleonError,
+    ConfigError,
+    Delivery,
+    Frontend,
+    RunFolderError,
+    Task,
+)
 from chameleon_tvm.api import named_object
 
 from chameleon_networks._evaluation.processes import PendingImport, importer_process
@@ -82,7 +89,11 @@ class LazyFrontend(Frontend):
         return self.work.tasks(target)
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
-        return self.work.deliver(delivery)
+        with RunFolderError.on_full_disk(delivery.folder, self.bytes_needed):
+            return self.work.deliver(delivery)
+
+    def bytes_needed(self) -> int:
+        return self.work.bytes_needed()
 
     def usage(self, target: str) -> str:
         del target

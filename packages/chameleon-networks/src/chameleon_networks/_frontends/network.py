@@ -38,13 +38,18 @@ from chameleon_networks._graph.operators import (
     specs_of,
 )
 from chameleon_networks._graph.prepare import LayoutError
-from chameleon_networks._graph.relax_utils import shape_of
+from chameleon_networks._graph.relax_utils import bytes_of_constants, shape_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._importers.options import AUTO, DEFAULT
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._source_files import SourceFiles
 
 log = structlog.get_logger()
+
+_WEIGHTS_FACTOR, _CODE_BYTES = 2, 4_000_000
+"""Bytes of a delivered network for each byte of its weights, and bytes of its code and of the run.
+
+Some weights grow, because they are transformed for Winograd's algorithm."""
 
 
 def _tried(
@@ -249,6 +254,10 @@ class NetworkFrontend(DeliverableNetwork):
         return specs_of(
             fusions, find_owners(fusions, self.network.imported, self.network.graph.locations)
         )
+
+    def bytes_needed(self) -> int:
+        module, _ = prepared_network(self.network)
+        return _WEIGHTS_FACTOR * bytes_of_constants(module) + _CODE_BYTES
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
         return delivered(self, delivery)

@@ -5,6 +5,7 @@ Import ``relax`` from here: TVM's own import would load torch, which takes secon
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -153,6 +154,19 @@ def axes_of(call: Any) -> tuple[int, ...]:
     count = len(shape_of(call))
     axes = call.attrs.axes
     return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)
+
+
+def bytes_of_constants(module: Any) -> int:
+    """The bytes of all constants of a module."""
+    sizes: list[int] = []
+
+    def visit(value: Any) -> None:
+        if isinstance(value, tvm.ir.expr.GenericConst):
+            array = value.value
+            sizes.append(math.prod(array.shape) * max(tvm.DataType(array.dtype).bits // 8, 1))
+
+    relax.analysis.post_order_visit(module["main"], visit)
+    return sum(sizes)
 
 
 def extract_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,11 @@ _PROGRAM = ".pt2"
 _PAIR_LENGTH = 2
 
 
-def onnx_models(_: Path, file: str) -> Iterator[PresetRecord]:
-    """Offer an ONNX file as a model for ``chameleon init``."""
-    if file.endswith(".onnx"):
-        yield _network("onnx", file)
-
-
 def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
     """Offer a saved program, or functions of a Python file, to ``chameleon init``."""
     # A function must need no arguments and return a pair; the file is parsed, not run.
     if file.endswith(_PROGRAM):
-        yield _network("torch", file)
+        yield offered_network(file, {"torch": file})
     if file.endswith(".py"):
         try:
             module = ast.parse((folder / file).read_bytes())
@@ -37,20 +31,23 @@ def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
         if any(_imports_torch(node) for node in ast.walk(module)):
             for node in module.body:
                 if isinstance(node, ast.FunctionDef) and _returns_pair(node):
-                    yield _network("torch", f"{file}:{node.name}")
+                    source = f"{file}:{node.name}"
+                    yield offered_network(source, {"torch": source})
 
 
-def _network(frontend: str, source: str) -> PresetRecord:
+def offered_network(source: str, model: Mapping[str, Any], reason: str = "") -> PresetRecord:
+    """The pipeline of a network, with a reason for the choices in its key ``model`` if any."""
     return PresetRecord(
         name=source,
         summary="a network",
         pipeline={
-            "model": {frontend: source},
+            "model": model,
             "scheduler": "gradient",
             "baselines": [],
             "budget": {"measurements": 400, "scope": "network"},
         },
         reasons={
+            **({"model": reason} if reason else {}),
             "scheduler": "Gives each batch to the operator that saves most latency.",
             "baselines": "Empty, because the network is compared as a whole, not each operator.",
             "budget": "All operators of the network share these limits (`scope: network`).",

@@ -111,6 +111,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
     """Builds candidates in parallel worker processes, and times one kernel at a time."""
 
     versioned = (*MeasuringRunner.versioned, "torch")
+    is_local = True
 
     def __init__(self, options: LocalOptions) -> None:
         usable = len(usable_cores())

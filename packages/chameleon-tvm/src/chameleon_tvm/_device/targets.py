@@ -36,6 +36,10 @@ class TVMTargets(TargetResolver):
     def resolve(self, text: str) -> str:
         return _resolve(text.strip())
 
+    def foreign(self, target: str) -> str:
+        # The runner `local` also times kernels on a GPU of this machine.
+        return foreign_kind(target) if kind_of(target) == "llvm" else ""
+
     def describe(self, target: str) -> dict[str, Any]:
         value = json.loads(target)
         kind = str(value["kind"])

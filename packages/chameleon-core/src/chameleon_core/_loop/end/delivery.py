@@ -47,6 +47,9 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     Args:
         run: the run.
         operators: the results of the run's tasks.
+
+    Raises:
+        ChameleonError: the machine lacks something, such as space, so that the run is unfinished.
     """
     pipeline, seconds_before = run.pipeline, run.totals.seconds
     if not delivers(run.frontend):
@@ -66,6 +69,8 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
         )
         delivered = _ask(contract_of(pipeline.model), run.frontend, delivery)
     except ChameleonError as error:
+        if error.may_pass:  # the same command continues the run
+            raise
         log.warning("network_not_delivered", problem=str(error), hint=error.hint)
         return NetworkResult(failure=str(error))
     if delivered.delivered_seconds is None:

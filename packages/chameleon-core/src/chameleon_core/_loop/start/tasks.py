@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from chameleon_core._errors import ConfigError
+from chameleon_core._errors import ConfigError, TargetError
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._pipeline.schema import FixedKnob, ModelChoice, ResolvedPipeline
@@ -16,7 +16,7 @@ from chameleon_core._space.fixed import fixed_space
 from chameleon_core._stages.code import SpaceProvider
 from chameleon_core._stages.frontend import Frontend
 from chameleon_core._task import Task
-from chameleon_core._words import did_you_mean
+from chameleon_core._words import did_you_mean, with_article
 
 
 def delivers(frontend: Frontend) -> bool:
@@ -82,6 +82,28 @@ class TaskSource(Generic[Pipeline_co]):
         with contract_of(pipeline.target_resolver).call(f"resolve the target {pipeline.target!r}"):
             resolved: str = pipeline.target_resolver.create().resolve(pipeline.target)
         return resolved
+
+    def check_runner(self: TaskSource[ResolvedPipeline], target: str) -> None:
+        """Raise an error if the runner measures on this machine, and the target is for another one.
+
+        Args:
+            target: the resolved target.
+
+        Raises:
+            TargetError: no candidate could run.
+        """
+        resolver, runner = self.pipeline.target_resolver, self.pipeline.runner.name
+        if resolver is None:
+            return
+        with contract_of(resolver).call(f"compare the target {target!r} with this machine"):
+            kind = resolver.create().foreign(target)
+        if kind:
+            raise TargetError(
+                f"the runner {runner!r} measures on this machine's CPU, and the target is for "
+                f"{with_article(kind)} CPU",
+                hint="Measure on such a device, for example with `runner: rpc`; "
+                "`chameleon plugins runners` lists all runners.",
+            )
 
     def device(self: TaskSource[ResolvedPipeline], target: str) -> dict[str, Any]:
         """Properties of a target's device, such as its CPU features, as JSON values.

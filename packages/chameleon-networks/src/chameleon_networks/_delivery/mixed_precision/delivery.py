@@ -60,11 +60,13 @@ class Candidate:
         error: The error of the outputs on inputs that were not used for calibration. Infinite if
             there are no outputs.
         folder: The folder of the compiled network. None if it could not be compiled.
+        score: The user's metric of the network; None without a metric, or if it was not computed.
         problem: The reason why the network must not be delivered, or None.
     """
 
     point: Point
     error: float
+    score: float | None = None
     folder: Path | None = None
     problem: str | None = None
 
@@ -74,6 +76,7 @@ class Candidates:
 
     Attributes:
         samples: The inputs on which networks are checked.
+        score: The user's metric of the network in float32; None without a metric.
     """
 
     def __init__(self, steps: DeliverySteps, settled: PrecisionDecisions, staged: Path) -> None:
@@ -86,7 +89,8 @@ class Candidates:
         self._scales = magnitudes(self._expected)
         self._built: dict[frozenset[tuple[int, str]], CompiledCandidate] = {}
         self._staged = staged
-        self._drops: Callable[[Run], float] | None = None
+        self.score: float | None = None
+        self._score_of: Callable[[Run], float] | None = None
 
     def measure_float32(self, run: Run) -> None:
         """Compute the user's metric, if there is one, of the network in float32."""
@@ -95,8 +99,8 @@ class Candidates:
             return
         with watched(self._settled.sources):
             metric = import_metric(source)
-            before = evaluate_metric(metric, source, run)
-        self._drops = lambda other: before - evaluate_metric(metric, source, other)
+            self.score = evaluate_metric(metric, source, run)
+        self._score_of = lambda other: evaluate_metric(metric, source, other)
 
     def built(self, types: Types) -> CompiledCandidate:
         """Compile the network with some fusion groups in reduced dtypes."""
@@ -132,22 +136,25 @@ class Candidates:
         answers = (sample.run(process.outputs) for sample in self.samples)
         check = compare_all(answers, self._expected, tolerance=self._bound, scales=self._scales)
         error = math.inf if check.max_relative_error is None else check.max_relative_error
-        problem = check.problem or self.problem_of_metric(process.outputs)
-        return Candidate(point=point, error=error, folder=folder, problem=problem)
+        problem, score = check.problem, None
+        if problem is None:
+            score, problem = self.metric_of(process.outputs)
+        return Candidate(point=point, error=error, folder=folder, score=score, problem=problem)
 
     def problem_of(self, point: Point, process: NetworkProcess) -> str | None:
         """The reason why a network with the dtypes of a point must not be delivered, or None."""
         return self._checked(point, None, process).problem
 
-    def problem_of_metric(self, run: Run) -> str | None:
-        """A sentence if dtypes lower the user's metric too much below that in float32, or None."""
+    def metric_of(self, run: Run) -> tuple[float | None, str | None]:
+        """The user's metric, and a sentence if it is too far below that in float32, or None."""
         most = self._settled.precision.max_drop
-        if self._drops is None or most is None:
-            return None
-        drop = self._drops(run)
+        if self._score_of is None or self.score is None or most is None:
+            return None, None
+        score = self._score_of(run)
+        drop = self.score - score
         if drop <= most:
-            return None
-        return f"its metric is {drop:.3g} below that in float32; at most {most:g} is allowed"
+            return score, None
+        return score, f"its metric is {drop:.3g} below that in float32; at most {most:g} is allowed"
 
     def process(self, name: str, folder: Path) -> NetworkProcess:
         """Start a process with the network of a folder."""
@@ -184,7 +191,7 @@ def choose_dtypes(
 
 def precision_facts(result: NetworkResult) -> Mapping[str, object]:
     """The facts about chosen dtypes that are written into a network's manifest."""
-    fields = {"precision", "precisions", "precision_summary", "front"}
+    fields = {"precision", "precisions", "precision_summary", "front", "score", "score_in_float32"}
     return {name: value for name, value in result.to_json().items() if name in fields}
 
 
@@ -255,6 +262,8 @@ class _TypedDelivery:
             precision=dtype_counts_text(types, self._fusions),
             precisions=chosen_types(types.values()),
             precision_summary=summary,
+            score=self._candidates.score if best is None else best.score,
+            score_in_float32=self._candidates.score,
             front=tuple(p.row(self._fusions, delivered=p.types == types) for p in points),
         )
         if best is not None and best.folder is not None:
@@ -328,8 +337,8 @@ class _TypedDelivery:
             middle = (low + high + 1) // 2
             types = points[middle].types
             run = partial(self._simulation.outputs, types=types)
-            holds = self._candidates.problem_of_metric(run) is None
-            low, high = (middle, high) if holds else (low, middle - 1)
+            _, problem = self._candidates.metric_of(run)
+            low, high = (middle, high) if problem is None else (low, middle - 1)
         return points[low]
 
     def _holding(self, point: Point) -> Candidate | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.api import words
-from chameleon_core.plugin_api import ConfigError
+from chameleon_core.plugin_api import ConfigError, PresetRecord
 from chameleon_tvm.api import BFLOAT16, first_line
 
 from chameleon_networks._importers.onnx.quantized_operators import (
@@ -17,8 +18,45 @@ from chameleon_networks._importers.onnx.quantized_operators import (
     is_quantized_model,
     to_qdq,
 )
-from chameleon_networks._importers.source_checks import import_library, missing_onnx_file
+from chameleon_networks._importers.source_checks import (
+    import_library,
+    missing_onnx_file,
+    offered_network,
+)
 from chameleon_networks._source_location import ImportedGraph
+
+_OPEN_EXTENT, _OPEN_PIXELS = 128, 224
+"""Extents that ``chameleon init`` chooses for open axes after the first: sequences and images."""
+_IMAGE_RANK = 4
+
+
+def onnx_models(folder: Path, file: str) -> Iterator[PresetRecord]:
+    """Offer an ONNX file as a model for ``chameleon init``, with extents for its open axes."""
+    if not file.endswith(".onnx"):
+        return
+    inputs: dict[str, list[int | str]] = {}
+    with contextlib.suppress(Exception):  # a run says why it cannot read the file
+        inputs = _inputs(_onnx().load(str(folder / file), load_external_data=False))
+    extents: dict[str, int] = {}
+    shapes = {}
+    for name, shape in inputs.items():
+        usual = _OPEN_PIXELS if len(shape) == _IMAGE_RANK else _OPEN_EXTENT
+        chosen = [
+            extents.setdefault(extent if extent != "?" else f"{name} {axis}", usual if axis else 1)
+            if isinstance(extent, str)
+            else extent
+            for axis, extent in enumerate(shape)
+        ]
+        if chosen != shape:
+            shapes[name] = chosen
+    if shapes:
+        reason = (
+            "The file leaves axes open. Write your extents, or several for one axis, such as "
+            "{buckets: [1, 8]}."
+        )
+        yield offered_network(file, {"onnx": {"source": file, "shapes": shapes}}, reason)
+    else:
+        yield offered_network(file, {"onnx": file})
 
 
 def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
