@@ -7,8 +7,8 @@ import types
 from pathlib import Path
 
 import pytest
+from chameleon_bench._rivals import KernelTunerOptions
 from chameleon_bench._rivals.kernel_tuner import KernelTuner
-from chameleon_bench._rivals.options import KernelTunerOptions
 from chameleon_bench._suites.load import load_suite
 from chameleon_core._errors import ConfigError
 from chameleon_core.plugin_api import create_stage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chameleon_core.plugin_api import CommandRecord, PluginRecord, events, hookimpl, recorder
 
-from chameleon_bench._rivals.options import KernelTunerOptions
+from chameleon_bench._rivals import KernelTunerOptions
 
 _record = recorder("chameleon_bench")
 

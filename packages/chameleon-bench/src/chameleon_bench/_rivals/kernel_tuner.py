@@ -22,7 +22,7 @@ from chameleon_core.plugin_api import (
 )
 from chameleon_system.api import temporary_folder
 
-from chameleon_bench._rivals.options import KernelTunerOptions
+from chameleon_bench._rivals import KernelTunerOptions
 from chameleon_bench._suites.recorded import replayed
 
 _MILLISECONDS = 1e3

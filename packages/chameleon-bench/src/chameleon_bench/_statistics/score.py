@@ -25,8 +25,8 @@ POINTS = 10_000
 """The number of points of time at which a score is computed, as in the package."""
 
 REGRESSIONS = 300
-"""The number of regressions whose mean is the rank over time; more than the package has, since the
-package's scores vary from one call to the next."""
+"""The number of regressions whose mean is the rank over time. The package has fewer, so that its
+scores vary from one call to the next."""
 
 _FEWEST = 3
 """The package draws the points as if there were at least this many runs."""

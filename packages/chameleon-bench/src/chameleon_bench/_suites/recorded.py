@@ -1,8 +1,7 @@
 """Spaces that are recorded completely: their objectives, their durations, and random search.
 
-Budgets and random search follow Willemsen et al., "A methodology for comparing optimization
-algorithms for auto-tuning" (2024), doi 10.1016/j.future.2024.05.021, as in version 1.1.0 of their
-package ``autotuning_methodology``.
+Budgets and random search follow Willemsen et al. (2024), doi 10.1016/j.future.2024.05.021, as in
+version 1.1.0 of their package ``autotuning_methodology``.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def replayed(
 
 @attrs.frozen(kw_only=True, eq=False)
 class RecordedSpace:
-    """What a score needs to know about a space with n valid configurations.
+    """The figures of a space with n valid configurations that a score needs.
 
     Attributes:
         values: The objectives of the valid configurations in seconds, rising, shape (n,).
@@ -112,7 +111,7 @@ class RecordedSpace:
     def _evaluations_to(self, share: float) -> int:
         """The evaluations after which random search is expected to have come so far.
 
-        Of n valid configurations, the best of k draws without replacement has the expected rank
+        The best of k draws without replacement from n valid configurations has the expected rank
         i = k (n + 1) / (k + 1) from the slowest. So rank i takes k = i / (n + 1 - i) evaluations.
         """
         count, best = len(self.values), self.values[0]

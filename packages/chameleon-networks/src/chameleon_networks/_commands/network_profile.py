@@ -44,8 +44,8 @@ class ProfiledKernel:
     Attributes:
         seconds: Time of all calls in one inference, each after the call of the kernel before it.
         alone_seconds: The same for calls right after a call of the same kernel.
-        peak_share: Operations per second alone, as a share of what the kernel's instructions do in
-            registers on all cores in the same turn; None for kernels that were not tuned.
+        peak_share: Operations per second alone, over those of the kernel's instructions in
+            registers on all cores. None for kernels that were not tuned.
     """
 
     name: str

@@ -236,7 +236,7 @@ class TaskTuner:
         )
 
     def _search(self) -> tuple[Proposal, int]:
-        """What explorer, sampler and synthesizer propose, and how many rows the batch needs."""
+        """The proposal of explorer, sampler and synthesizer, and the rows that the batch needs."""
         scores: dict[Config, float] = {}
         candidates = self.stages.explore(self.visited, self._plan_size)
         guided = self.stages.score is not None and len(candidates.scores)
