@@ -243,10 +243,10 @@ def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
 )
 def test_damaged_comparisons_count_as_none(damaged, tmp_path):
     (tmp_path / "comparisons.json").write_text(damaged, encoding="utf-8")
-    comparisons = backend._Comparisons(tmp_path / "network")
+    comparisons = backend.Comparisons(tmp_path / "network")
     assert comparisons.share == np.inf
     comparisons.add(1.0, 2.0)
-    assert backend._Comparisons(tmp_path / "network").share == 0.5
+    assert backend.Comparisons(tmp_path / "network").share == 0.5
 
 
 def test_weights_are_compared_bit_by_bit():

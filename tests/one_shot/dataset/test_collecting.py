@@ -15,8 +15,7 @@ from chameleon_one_shot._dataset.collector import Collector, NetworkTasks
 from chameleon_one_shot._dataset.format import PARTS, create, read_dataset, write_part
 from chameleon_one_shot._dataset.plan import read_plan
 from chameleon_one_shot._dataset.sampling import HeldOut
-from chameleon_one_shot._dataset.task_file import read_tasks, write_tasks
-from chameleon_one_shot._dataset.tasks import DatasetError, canonical
+from chameleon_one_shot._dataset.tasks import DatasetError, canonical, read_tasks, write_tasks
 from stopping import StopAfter
 from synthetic import plugin_of, record_of, synthetic_registry, synthetic_task
 

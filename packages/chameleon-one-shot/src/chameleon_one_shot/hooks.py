@@ -36,7 +36,7 @@ _record = recorder("chameleon_one_shot")
 def chameleon_frontends() -> Iterable[PluginRecord]:
     """The frontend ``tasks``."""
     summary = "Tasks in a file, as a data set's collection draws them"
-    yield _record("tasks", summary, "_dataset.task_file:TasksFrontend", TasksOptions)
+    yield _record("tasks", summary, "_dataset.tasks:TasksFrontend", TasksOptions)
 
 
 @hookimpl

@@ -1,19 +1,27 @@
-"""Checks of the arguments, the weights and the answers of graphs of ``torch.compile``."""
+"""Checks of the arguments, weights, answers and times of graphs of ``torch.compile``."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 import operator
 from collections.abc import Collection, Sequence
+from pathlib import Path
+from statistics import median
 from typing import Any
 from weakref import ReferenceType, ref
 
 import torch
+from chameleon_system.api import write_atomic
 from torch import Tensor, nn
 
 from chameleon_networks._backends import FallbackError
 from chameleon_networks._backends.graph_deliveries import bytes_of
 from chameleon_networks._evaluation.verify import TOLERANCE, compare_outputs
 
+_COMPARISONS = 5
+"""Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
 _OWNED = "_chameleon_sample"
@@ -128,3 +136,28 @@ def _sample(value: Tensor) -> Tensor:
 def _bits(samples: Collection[Sequence[Tensor]]) -> list[bytes]:
     """The bytes of the numbers of each dtype, because NaN differs from itself."""
     return [bytes(bytes_of(torch.cat([*group]))) for group in samples]
+
+
+class Comparisons:
+    """The latest ratios of a network's time to torch's, kept in a file across processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file = folder.with_name("comparisons.json")
+        self._shares: list[float] = []
+        self.wins: bool | None = None
+        # Whatever a damaged file holds, other comparisons take its place.
+        with contextlib.suppress(OSError, TypeError, ValueError, ArithmeticError, RuntimeError):
+            shares = json.loads(self._file.read_bytes())
+            self._shares = [float(share) for share in shares if 0.0 < share < math.inf]
+
+    @property
+    def share(self) -> float:
+        """The time of a call of the network, as a share of torch's; infinite if it is unknown."""
+        return median(self._shares or [math.inf])
+
+    def add(self, ours: float, torchs: float) -> None:
+        """Add a comparison, given the seconds of a call of the network and of torch's code."""
+        self._shares = [*self._shares, ours / torchs][-_COMPARISONS:]
+        with contextlib.suppress(OSError):  # on a full disk, other processes compare anew
+            write_atomic(self._file, json.dumps(self._shares))

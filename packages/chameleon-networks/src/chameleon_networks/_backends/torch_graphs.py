@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
-import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import Any
 
 import structlog
 import torch
 from chameleon_core.api import words
-from chameleon_system.api import write_atomic
 from torch import Tensor, fx
 from torch.autograd import forward_ad
 
 from chameleon_networks._artifact.load import load
 from chameleon_networks._backends import FallbackError, graph_checks
-from chameleon_networks._backends.graph_checks import Weights, check_outputs
+from chameleon_networks._backends.graph_checks import Comparisons, Weights, check_outputs
 from chameleon_networks._backends.graph_deliveries import Delivery, digest_of
 from chameleon_networks._backends.graph_options import BACKGROUND, PREDICTED, BackendOptions
 
@@ -39,8 +35,6 @@ _ROUNDS = 3
 """Number of timed calls of the network and of torch's code, in turns, in one comparison."""
 _TIMING_SECONDS = 1.0
 """Seconds after which a comparison times no further call."""
-_COMPARISONS = 5
-"""Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
 _COMPARED_CALLS = frozenset({4, 16, 64, 256})
 """Calls that compare anew. They wait for torch as well, so few calls do, and none for ever."""
 _LAST_COMPARED = max(_COMPARED_CALLS)
@@ -114,31 +108,6 @@ def _log_fallback(reason: str) -> None:
     log.info("graph_computed_by_torch", reason=reason)
 
 
-class _Comparisons:
-    """The latest ratios of a network's time to torch's, kept in a file across processes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._file = folder.with_name("comparisons.json")
-        self._shares: list[float] = []
-        self.wins: bool | None = None
-        # Whatever a damaged file holds, other comparisons take its place.
-        with contextlib.suppress(OSError, TypeError, ValueError, ArithmeticError, RuntimeError):
-            shares = json.loads(self._file.read_bytes())
-            self._shares = [float(share) for share in shares if 0.0 < share < math.inf]
-
-    @property
-    def share(self) -> float:
-        """The time of a call of the network, as a share of torch's; infinite if it is unknown."""
-        return median(self._shares or [math.inf])
-
-    def add(self, ours: float, torchs: float) -> None:
-        """Add a comparison, given the seconds of a call of the network and of torch's code."""
-        self._shares = [*self._shares, ours / torchs][-_COMPARISONS:]
-        with contextlib.suppress(OSError):  # on a full disk, other processes compare anew
-            write_atomic(self._file, json.dumps(self._shares))
-
-
 class _ChangeError(FallbackError):
     """Weights were changed during a comparison, which says nothing about the network."""
 
@@ -165,7 +134,7 @@ class CompiledGraph:
         self._candidate: Any = None
         self._network: Any = None
         self._calls = 0
-        self._comparisons: _Comparisons | None = None
+        self._comparisons: Comparisons | None = None
         self.weights = Weights((), ())
         self._layouts: Any = None
         self._views: list[int] = []
@@ -416,7 +385,7 @@ class CompiledGraph:
             ours, earliers = self._seconds(network, self._timed(self._network), arguments)
             if ours > earliers:
                 return False
-        self._comparisons = comparisons = _Comparisons(folder)
+        self._comparisons = comparisons = Comparisons(folder)
         if comparisons.share > 1.0:
             comparisons.add(*self._seconds(network, self._graph, arguments))
         self._decide(network, comparisons)
@@ -459,7 +428,7 @@ class CompiledGraph:
             self._comparisons.add(ours, torchs)
             self._decide(network, self._comparisons)
 
-    def _decide(self, network: Any, comparisons: _Comparisons) -> None:
+    def _decide(self, network: Any, comparisons: Comparisons) -> None:
         """Let the network or torch's code compute later calls, and log a change."""
         before, comparisons.wins = comparisons.wins, comparisons.share <= 1.0
         self._network = network if comparisons.wins and not self._stays else None

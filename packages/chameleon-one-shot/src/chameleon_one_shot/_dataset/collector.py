@@ -39,8 +39,7 @@ from chameleon_one_shot._dataset.format import (
 from chameleon_one_shot._dataset.from_run import tasks_of_run
 from chameleon_one_shot._dataset.plan import Plan, differences
 from chameleon_one_shot._dataset.sampling import HeldOut, ObservedTask, TaskSampler
-from chameleon_one_shot._dataset.task_file import read_tasks, write_tasks
-from chameleon_one_shot._dataset.tasks import DatasetError, canonical
+from chameleon_one_shot._dataset.tasks import DatasetError, canonical, read_tasks, write_tasks
 
 log = structlog.get_logger()
 
