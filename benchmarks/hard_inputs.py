@@ -13,6 +13,9 @@ ROUNDINGS_APART = 4.0
 _FLOOR = 1e-3
 """Differences of small numbers are relative to this share of the largest one."""
 
+SPREADING = r"linalg|chol|lu\b|lu_|qr|svd|solve|inv|det|geqrf|transpose|interpol|upsample|grid|2im"
+"""Operators that are products with matrices, or of series of steps, in which NaN may spread."""
+
 NOT_FINITE = "NaN and infinities"
 _EXTREMES = (0.0, -0.0, 1.0, -1.0, 1e3, -1e3, 1e-3, -1e-3, 1e-30, -1e-30, 0.5, 1.5)
 _SUBNORMAL = (1e-40, -1e-40, 2.0**-126, -(2.0**-126), 3e-45, 0.0)
@@ -87,11 +90,12 @@ def _whole_range(array: Any) -> Any:
     return flat.reshape(array.shape)
 
 
-def difference(have: Any, *wanted: Any, finite: bool = False) -> float:
+def difference(have: Any, *wanted: Any, finite: bool = False, may_spread: bool = False) -> float:
     """The largest difference from the nearest of some results, relative to these.
 
     Numbers below 1, or below a thousandth of the largest one, count as such numbers. NaN is no
-    difference from NaN or an infinity. With ``finite``, only finite numbers count.
+    difference from NaN or an infinity; with ``may_spread``, from no number. With ``finite``, only
+    finite numbers count.
     """
     if wanted[0].dtype.kind in "biu":
         return 0.0 if any(np.array_equal(have, want) for want in wanted) else float("inf")
@@ -105,6 +109,7 @@ def difference(have: Any, *wanted: Any, finite: bool = False) -> float:
             apart = np.abs(ours - theirs) / np.maximum(size, floor)
         one_is_nan = np.isnan(ours) | np.isnan(theirs)
         same = (ours == theirs) | (one_is_nan & ~np.isfinite(ours) & ~np.isfinite(theirs))
+        same |= may_spread & np.isnan(ours)
         skipped = 0.0 if finite else np.inf
         errors.append(np.where(same, 0.0, np.where(np.isfinite(apart), apart, skipped)))
     return float(np.minimum.reduce(errors).max(initial=0.0))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ from chameleon_networks._evaluation.special_inputs import casts_to_integers, int
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import export_module
-from hard_inputs import ROUNDINGS_APART, difference, hard_inputs
+from hard_inputs import NOT_FINITE, ROUNDINGS_APART, SPREADING, difference, hard_inputs
 from torch.utils import _pytree as pytree
 
 _TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-6}
@@ -123,7 +124,8 @@ class OpInfoCases(Suite):
             compiled = self.compiler(graph)
         variants = [{"": network} for network in networks]
         if self._hard:
-            variants = _hard_variants(networks, graph["main"])
+            spreading = re.search(SPREADING, owner) is not None
+            variants = _hard_variants(networks, graph["main"], spreading=spreading)
         answers: list[Answers] = [{} for _ in networks]
         for label in dict.fromkeys(label for one in variants for label in one):
             members = [one.get(label, one[""]) for one in variants]
@@ -286,7 +288,9 @@ Answers = dict[str, tuple[Sampled, list[Any]]]
 """A sample's answers by the label of its inputs, which is empty for the usual ones."""
 
 
-def _hard_variants(networks: Sequence[Sampled], function: Any) -> list[dict[str, Sampled]]:
+def _hard_variants(
+    networks: Sequence[Sampled], function: Any, *, spreading: bool
+) -> list[dict[str, Sampled]]:
     """Samples with other inputs, as far as torch computes results for them."""
     data, casts = integer_data(function), casts_to_integers(function)
     variants, first = [], 0
@@ -297,6 +301,7 @@ def _hard_variants(networks: Sequence[Sampled], function: Any) -> list[dict[str,
         own = {"": network}
         for label, changed in hard_inputs(arrays, integers, casts=casts).items():
             other = copy(network)
+            other.may_spread = label == NOT_FINITE and spreading
             other.inputs = tuple(torch.from_numpy(np.asarray(array)) for array in changed)
             with suppress(NoNetworkError):
                 if len(_expected(other)) == network.count:
@@ -419,7 +424,8 @@ def check_outputs(got: list[Any], expected: list[Any], network: Any) -> str | No
         exact = exact or _exact(network)
         right = array_of(exact[number]) if exact else want
         own = difference(want, right, finite=True)
-        apart = difference(have, want, right)
+        spread = getattr(network, "may_spread", False)
+        apart = difference(have, want, right, may_spread=spread)
         if not apart <= max(tolerance, ROUNDINGS_APART * own):
             raise WrongAnswerError(f"output {number} differs by {apart:.3g}, torch's by {own:.3g}")
         remark = f"torch's own error is {own:.3g}"

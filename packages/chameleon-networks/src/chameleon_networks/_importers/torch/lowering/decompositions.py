@@ -233,14 +233,25 @@ def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: A
     return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
 
 
-def _var_mean(
-    x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+def _std(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """``std``; float32 lacks the variance of tiny or huge numbers, but has the root of it."""
+    wide = x.double() if x.dtype == torch.float32 else x
+    variance = _ATEN.var.correction(wide, dims, correction=correction, keepdim=keepdim)
+    return variance.sqrt().to(x.dtype)
+
+
+def _with_mean(
+    deviation: Callable[..., Any],
+    x: Any,
+    dim: Any = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
 ) -> Any:
+    """``var_mean`` and ``std_mean``."""
     dims = list(range(x.ndim)) if dim is None else dim
-    return (
-        _ATEN.var.correction(x, dims, correction=correction, keepdim=keepdim),
-        _ATEN.mean.dim(x, dims, keepdim),
-    )
+    first = deviation(x, dims, correction=correction, keepdim=keepdim)
+    return first, _ATEN.mean.dim(x, dims, keepdim)
 
 
 def _batch_norm_training(*args: Any) -> Any:
@@ -343,7 +354,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator has this name
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
-    _ATEN.var_mean.correction: _var_mean,
+    _ATEN.std.correction: _std,
+    _ATEN.var_mean.correction: functools.partial(_with_mean, _ATEN.var.correction),
+    _ATEN.std_mean.correction: functools.partial(_with_mean, _std),
     _ATEN._native_batch_norm_legit_functional.default: _batch_norm_training,  # noqa: SLF001
     _ATEN._cdist_forward.default: _cdist,  # noqa: SLF001
     _ATEN.linalg_vector_norm.default: _zero_norm,
