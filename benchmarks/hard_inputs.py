@@ -13,7 +13,9 @@ ROUNDINGS_APART = 4.0
 _FLOOR = 1e-3
 """Differences of small numbers are relative to this share of the largest one."""
 
-SPREADING = r"linalg|chol|lu\b|lu_|qr|svd|solve|inv|det|geqrf|transpose|interpol|upsample|grid|2im"
+SPREADING = (
+    r"linalg|chol|lu\b|lu_|qr|svd|solve|inv|det|transpose|interpol|upsample|grid|2im|resize|fft|dft"
+)
 """Operators that are products with matrices, or of series of steps, in which NaN may spread."""
 
 NOT_FINITE = "NaN and infinities"
@@ -35,7 +37,6 @@ def hard_inputs(
     changes = {
         "a mean of 1000": _floats(lambda x: x + x.dtype.type(1000)),
         "a constant": _floats(lambda x: np.full_like(x, 0.7)),
-        "zeros": _floats(np.zeros_like),
     }
     if not casts:
         changes |= {
@@ -44,9 +45,11 @@ def hard_inputs(
         }
     made = {label: [change(array) for array in arrays] for label, change in changes.items()}
     first = next((number for number, array in enumerate(arrays) if array.dtype.kind == "f"), None)
-    if first is not None and not casts:  # weights, which come later, are finite
-        marked = _with_nan(arrays[first])
-        made[NOT_FINITE] = [*arrays[:first], marked, *arrays[first + 1 :]]
+    if first is not None:  # weights and scales, which come later, are finite and not zero
+        others = arrays[first + 1 :]
+        made["zeros"] = [*arrays[:first], np.zeros_like(arrays[first]), *others]
+        if not casts:
+            made[NOT_FINITE] = [*arrays[:first], _with_nan(arrays[first]), *others]
     made["integers over their whole range"] = [
         _whole_range(array) if number in integers else array for number, array in enumerate(arrays)
     ]

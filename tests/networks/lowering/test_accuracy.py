@@ -6,9 +6,11 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from chameleon_core.plugin_api import ConfigError
 from chameleon_networks._backends.onnx_networks import prepare
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import export_module
+from marks import full
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
@@ -194,6 +196,51 @@ def test_factorizations_name_the_step_that_failed(tmp_path):
     assert [set(numbers.tolist()) for numbers in wanted] == [{1}, {0, 1, 2}, {0, 1, 2}, {0, 1, 2}]
     for name, got, numbers in zip(functions, run(x.numpy()), wanted, strict=True):
         np.testing.assert_array_equal(got, numbers, err_msg=name)
+
+
+_WHOLE = (3, -3, 2, 7, -1, 0, 1, 10, 5, -2, 6)
+_COUNTS = (39, 20, 62, 25, 99, 0, 5, 18, -1, 63, 70)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tuned"),
+    [
+        ("int32", {"guesses": True}),
+        full("int64", {}),
+        full("int8", {"guesses": True}),
+        full("uint8", {"seed": 0}),
+    ],
+)
+def test_powers_and_shifts_of_integers_are_exact(tmp_path, dtype, tuned):
+    kind = getattr(torch, dtype)
+    functions = {
+        "power": torch.pow,
+        "of a number": lambda _, y: 3 ** y.abs(),
+        "left": lambda x, y: x << y,
+        "right": lambda x, y: x >> y,
+        "by a number": lambda x, _: (x << 3) + (x >> 100),
+    }
+    x, y = (torch.tensor(numbers).repeat(3).to(kind) for numbers in (_WHOLE, _COUNTS))
+    network = Of(lambda x, y: [function(x, y) for function in functions.values()])
+    module = torch_graph(export_module(network, (x, y), "powers").program).module
+    got = deliverer(tmp_path)(module, **tuned).run(x.numpy(), y.numpy())
+    for name, ours, wanted in zip(functions, got, arrays(network(x, y)), strict=True):
+        np.testing.assert_array_equal(ours, wanted, err_msg=name)
+
+
+def test_onnx_powers_of_integers_are_exact():
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 18]>
+        net (int64[4] x, int64[4] y) => (int64[4] z) { z = Pow(x, y) }""")
+    x, y = np.array([3, 7, -5, 2]), np.array([39, 20, 25, 62])
+    [z] = prepare(model).run([x, y])
+    np.testing.assert_array_equal(z, x**y)
+
+
+def test_a_convolution_of_integers_is_refused():
+    convolution = Of(lambda x: F.conv1d(x, torch.ones(1, 1, 3, dtype=x.dtype)))
+    program = export_module(convolution, (torch.ones(1, 1, 9, dtype=torch.int64),), "whole").program
+    with pytest.raises(ConfigError, match="gives it another dtype than torch"):
+        torch_graph(program)
 
 
 def test_functions_have_torchs_special_values(tmp_path):

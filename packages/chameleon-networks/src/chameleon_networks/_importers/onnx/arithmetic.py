@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_tvm.api import INT8, UINT8, tirx, tvm
 
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relax_utils import map_elements, relax
+from chameleon_networks._graph.relax_utils import integer_power, map_elements, relax
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 
@@ -42,7 +42,8 @@ def _power(node: Node) -> Any:
             product = reduce(lambda product, factor: node.emit(product * factor), factors)
             extents = [*np.broadcast_shapes(shape_of(base), shape_of(exponent))]
             return product if extents == shape_of(base) else op.broadcast_to(product, extents)
-        # Powers are computed in floats; those of 64 bits hold integers of 53 bits.
+        if _is_integer(exponent):
+            return integer_power(node.builder, base, op.astype(exponent, dtype))
         computed_dtype = "float64"
         base = op.astype(base, computed_dtype)
     if isinstance(exponent, tvm.ir.GenericConst):
