@@ -228,6 +228,11 @@ def _trilinear(*args: Any) -> Any:
     return (first * second * third).sum(args[6])
 
 
+def _addbmm(x: Any, y: Any, z: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    factor = float if x.is_floating_point() else int  # torch's factors of integers are integers
+    return factor(beta) * x + factor(alpha) * (y @ z).sum(0)
+
+
 def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: Any) -> Any:
     """Randomized leaky ReLU in evaluation mode: its slope is the mean of its bounds."""
     return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
@@ -351,7 +356,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **windows.DECOMPOSITIONS,
     _ATEN._pdist_forward.default: _pdist,  # noqa: SLF001
     _ATEN._transformer_encoder_layer_fwd.default: _encoder_layer,  # noqa: SLF001
-    _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
+    _ATEN.addbmm.default: _addbmm,
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator has this name
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.std.correction: _std,
