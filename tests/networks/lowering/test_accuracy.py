@@ -236,6 +236,18 @@ def test_onnx_powers_of_integers_are_exact():
     np.testing.assert_array_equal(z, x**y)
 
 
+def test_special_functions_of_integers_are_those_of_floats(tmp_path):
+    special = torch.special
+    functions = {
+        "scaled": lambda x: special.i0e(x) + special.erfcx(x) + special.bessel_j0(x),
+        "polynomial": lambda x: special.shifted_chebyshev_polynomial_u(x, torch.tensor(2)),
+    }
+    x = torch.tensor([-(2**63), 2**62, 2**40, -3, 0, 1, 2])
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
 def test_a_convolution_of_integers_is_refused():
     convolution = Of(lambda x: F.conv1d(x, torch.ones(1, 1, 3, dtype=x.dtype)))
     program = export_module(convolution, (torch.ones(1, 1, 9, dtype=torch.int64),), "whole").program
