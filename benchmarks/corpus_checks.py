@@ -6,6 +6,7 @@ import json
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -100,12 +101,27 @@ def page(answers: Sequence[Mapping[str, Any]]) -> str:
     lines += [f"- {one['case']}: {_told(one)}" for one in failed]
     delivered = [one for one in answers if "network" in one and problem_of(one) is None]
     if delivered:
+        lines += ["", references(delivered)]
         lines += ["", "Kernels with the largest shares; `*` has a first guess, others a default."]
         lines += ["", *(f"- {one['case']}: {_kernels(one)}" for one in delivered)]
     typed = [one for one in delivered if "precision" in one]
     if typed:
         lines += ["", precision_table(typed)]
     return "\n".join(lines) + "\n"
+
+
+def references(delivered: Sequence[Mapping[str, Any]]) -> str:
+    """How many networks were verified by another implementation, by which, and the others."""
+    alone = [one["case"] for one in delivered if one["network"].get("unverified")]
+    used = Counter(
+        str(one["network"].get("reference")) for one in delivered if one["case"] not in alone
+    )
+    by = ", ".join(f"{name} {count}" for name, count in used.most_common())
+    count = len(delivered) - len(alone)
+    return (
+        f"{count} of {len(delivered)} delivered networks are verified by another implementation "
+        f"({by}); without one: {', '.join(alone) or 'none'}."
+    )
 
 
 def refused_at_once(found: Mapping[str, Any]) -> bool:

@@ -3,6 +3,10 @@
 python benchmarks/onnx_cases.py                        # Chameleon, each case compiled untuned
 python benchmarks/onnx_cases.py --engine onnxruntime   # the same cases with onnxruntime
 python benchmarks/onnx_cases.py --engine emx_onnx_cgen.onnx_backend   # with any ONNX backend
+python benchmarks/onnx_cases.py --hard                 # with inputs of hard_inputs.py as well
+
+With hard inputs, answers are compared with those of ONNX's reference evaluator in float32 and in
+float64, and with those of onnxruntime. An answer is right if it is near one of them.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -20,8 +25,10 @@ from typing import Any
 import numpy as np
 import onnx
 from case_suite import RefusedError, Suite, WrongAnswerError, main
+from hard_inputs import NOT_FINITE, ROUNDINGS_APART, SPREADING, difference, hard_inputs
 from onnx import numpy_helper
 from onnx.backend.test.runner import Runner
+from onnx.reference import ReferenceEvaluator
 
 _KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
@@ -31,9 +38,11 @@ class OnnxCases(Suite):
 
     Args:
         engine: a key of ``ENGINES``, or a module that implements ONNX's backend interface.
+        hard: a word if each case also gets inputs of ``hard_inputs``.
     """
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, engine: str, hard: str = "") -> None:
+        self._hard = hard
         self._engine = ENGINES.get(engine) or partial(
             _backend, importlib.import_module(engine).run_model
         )
@@ -66,7 +75,41 @@ class OnnxCases(Suite):
         for inputs, expected in _samples(given, model):
             got, remark = run(inputs)
             self.compare(got, expected, given)
+            if self._hard:
+                self._run_hard(model, run, inputs)
         return remark
+
+    def _run_hard(self, model: Any, run: Any, inputs: list[Any]) -> None:
+        """Compare the outputs for hard inputs, as far as ONNX's reference evaluator has any."""
+        if not all(isinstance(array, np.ndarray) for array in inputs):
+            return
+        constants = {one.name for one in model.graph.initializer}
+        names = [one.name for one in model.graph.input if one.name not in constants]
+        fixed = (run(inputs)[1] or "").split("values of ")[-1].split(", ")
+        free = [place for place, name in enumerate(names) if name not in fixed]
+        nodes = {node.op_type for node in model.graph.node}
+        indexed = any(re.search(_INDEXED, name) for name in nodes)
+        data = {place for place in free if inputs[place].dtype.kind in "iu" and not indexed}
+        hard = hard_inputs(inputs, data, casts=bool(nodes & _CASTS))
+        for label, changed in hard.items():
+            if label == NOT_FINITE and any("Pool" in name for name in nodes):
+                continue  # the evaluator ignores NaN there
+            arrays = [changed[i] if i in free else inputs[i] for i in range(len(inputs))]
+            feeds = dict(zip(names, arrays, strict=True))
+            right = _opinions(model, feeds)
+            if not right:
+                continue
+            got, _ = run(arrays)
+            spreading = re.search(SPREADING, " ".join(nodes), re.IGNORECASE) is not None
+            for number, outputs in enumerate(zip(got, *right, strict=True)):
+                try:
+                    _compare_hard(
+                        number,
+                        *map(np.asarray, outputs),
+                        may_spread=label == NOT_FINITE and spreading,
+                    )
+                except WrongAnswerError as error:
+                    raise WrongAnswerError(f"with {label}, {error}") from error
 
     def prepared(self, model: Any) -> Any:
         """A function of a model's inputs that gives its outputs, and a remark or None."""
@@ -79,6 +122,94 @@ class OnnxCases(Suite):
             WrongAnswerError: they differ.
         """
         _compare(got, expected, case.rtol, case.atol)
+
+
+_CASTS = frozenset({"Cast", "CastLike", "QuantizeLinear", "DynamicQuantizeLinear"})
+_STASHING = frozenset({"LayerNormalization", "RMSNormalization", "GroupNormalization"})
+"""Operators with an attribute for the dtype of their sums."""
+
+_INDEXED = "LSTM|GRU|RNN|ReverseSequence|Gather|Scatter"
+"""Operators that read lengths of sequences or indices."""
+
+
+def _opinions(model: Any, feeds: Mapping[str, Any]) -> list[list[Any]]:
+    """Outputs of the reference evaluator, in float64, and of onnxruntime.
+
+    None at all if the evaluator refuses the inputs.
+    """
+    opinions = []
+    for evaluate in (_evaluated, _evaluated_in_double, _in_session):
+        copies = {name: array.copy() for name, array in feeds.items()}
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                opinions.append(list(evaluate(model, copies)))
+        except Exception:  # noqa: BLE001 - of any class, as the inputs are not what it expects
+            if not opinions:
+                break
+            if evaluate is _evaluated_in_double:
+                opinions.append(opinions[0])
+    return opinions
+
+
+def _compare_hard(number: int, have: Any, *right: Any, may_spread: bool) -> None:
+    """Compare an output with those of ``_opinions``.
+
+    Raises:
+        WrongAnswerError: it differs from all of them.
+    """
+    if any(other.shape != have.shape for other in right):
+        return  # they disagree about more than numbers
+    if have.dtype.kind not in "fbiu":
+        right = tuple(other.astype(np.float32) for other in right)
+        have = have.astype(np.float32)
+    kind = np.finfo(have.dtype).eps if have.dtype.kind == "f" else 0.0
+    own = difference(right[0], right[1], finite=True)
+    apart = difference(have, *right, may_spread=may_spread)
+    if not apart <= max(_ROUNDINGS * kind, ROUNDINGS_APART * own):
+        raise WrongAnswerError(
+            f"output {number} differs by {apart:.3g}, the evaluator's by {own:.3g}"
+        )
+
+
+_ROUNDINGS = 1000
+"""An output may be off by so many roundings of a number."""
+
+
+def _evaluated(model: Any, feeds: Mapping[str, Any]) -> Any:
+    return ReferenceEvaluator(model).run(None, feeds)
+
+
+def _evaluated_in_double(model: Any, feeds: Mapping[str, Any]) -> Any:
+    """Outputs of a model whose numbers in float16 and float32 are replaced by float64."""
+    double = onnx.ModelProto()
+    double.CopyFrom(model)
+    wide = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16}
+    for tensor in _tensors(double.graph):
+        if tensor.data_type in wide:
+            array = numpy_helper.to_array(tensor).astype(np.float64)
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    for node in double.graph.node:
+        known = {attribute.name for attribute in node.attribute}
+        if node.op_type in _STASHING and "stash_type" not in known:
+            node.attribute.append(onnx.helper.make_attribute("stash_type", onnx.TensorProto.DOUBLE))
+    for attribute in (one for node in double.graph.node for one in node.attribute):
+        if attribute.name in {"to", "stash_type"} and attribute.i in wide:
+            attribute.i = onnx.TensorProto.DOUBLE
+    inputs = {
+        name: array.astype(np.float64) if array.dtype.kind == "f" else array
+        for name, array in feeds.items()
+    }
+    return ReferenceEvaluator(double).run(None, inputs)
+
+
+def _tensors(graph: Any) -> Any:
+    yield from graph.initializer
+    yield from (one.t for node in graph.node for one in node.attribute if one.HasField("t"))
+
+
+def _in_session(model: Any, feeds: Mapping[str, Any]) -> Any:
+    return _onnxruntime(model)(list(feeds.values()))[0]
 
 
 def _node_cases(name: str) -> dict[str, Any]:
@@ -247,5 +378,7 @@ ENGINES = {"chameleon": chameleon, "onnxruntime": _onnxruntime}
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--engine", default="chameleon")
+    parser.add_argument("--hard", action="store_true", help="other inputs as well")
     given, words = parser.parse_known_args()
-    sys.exit(main("onnx_cases:OnnxCases", words, options=(given.engine,)))
+    options = (given.engine, "hard") if given.hard else (given.engine,)
+    sys.exit(main("onnx_cases:OnnxCases", words, options=options))

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -29,16 +30,15 @@ import numpy as np
 import torch
 from case_suite import NoNetworkError, Suite, WrongAnswerError, main
 from chameleon_networks._backends.onnx_networks import untuned
+from chameleon_networks._evaluation.special_inputs import casts_to_integers, integer_data
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import export_module
+from hard_inputs import NOT_FINITE, ROUNDINGS_APART, SPREADING, difference, hard_inputs
 from torch.utils import _pytree as pytree
 
 _TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-6}
 """Accepted |difference|, relative to |expected| or to 1, whichever is larger; others are exact."""
-
-_ROUNDINGS_APART = 4.0
-"""A result may be off by so many times as much as torch's in float32 is off from float64."""
 
 
 class OpInfoCases(Suite):
@@ -47,15 +47,20 @@ class OpInfoCases(Suite):
     Args:
         samples: of each entry at most, as a word; 0 for all.
         together: samples of an entry that become one network, as a word.
+        dtype: of the samples.
+        hard: a word if each network also gets inputs of ``hard_inputs``.
     """
 
     inputs: int | None = None
     """So many tensors of a sample are inputs at most, and others are constants; None for all."""
 
-    def __init__(self, samples: str, together: str = "1") -> None:
+    def __init__(
+        self, samples: str, together: str = "1", dtype: str = "float32", hard: str = ""
+    ) -> None:
         self._most, self._together = int(samples), int(together)
+        self._dtype, self._hard = getattr(torch, dtype), hard
         self._last: tuple[str, list[Any]] = "", []
-        self._answers: dict[str, list[Any]] = {}
+        self._answers: dict[str, Answers] = {}
         """Of cases whose network is one with that of an earlier case."""
         self._ahead: frozenset[str] = frozenset()
 
@@ -71,7 +76,7 @@ class OpInfoCases(Suite):
         return {
             ".".join(filter(None, (entry.name, entry.variant_test_name))): entry
             for entry in samples.op_db
-            if torch.float32 in entry.dtypes
+            if self._dtype in entry.dtypes
         }
 
     def cases(self) -> Mapping[str, str]:
@@ -94,8 +99,42 @@ class OpInfoCases(Suite):
                 self._run_ahead(case)
             if case in self._answers:
                 with suppress(WrongAnswerError):
-                    return self.compare(self._answers[case], _expected(network), network)
-        return compared(network, case, compiler=self.compiler, compare=self.compare)
+                    return self._compare_all(self._answers[case])
+        network.count = len(_expected(network))
+        [answers] = self._run([network], case)
+        return self._compare_all(answers)
+
+    def _compare_all(self, answers: Answers) -> str | None:
+        """Compare a sample's answers for all inputs; the remark about the usual ones."""
+        remarks = []
+        for label, (network, got) in answers.items():
+            try:
+                remarks.append(self.compare(got, _expected(network), network))
+            except WrongAnswerError as error:
+                if not label:
+                    raise
+                raise WrongAnswerError(f"with {label}, {error}") from error
+        return remarks[0]
+
+    def _run(self, networks: Sequence[Sampled], owner: str) -> list[Answers]:
+        """Compile networks as one, and compute the answers of each for all of its inputs."""
+        one = Beside(networks) if len(networks) > 1 else networks[0]
+        graph = torch_graph(_program(one, owner)).module
+        with warnings_once():
+            compiled = self.compiler(graph)
+        variants = [{"": network} for network in networks]
+        if self._hard:
+            spreading = re.search(SPREADING, owner) is not None
+            variants = _hard_variants(networks, graph["main"], spreading=spreading)
+        answers: list[Answers] = [{} for _ in networks]
+        for label in dict.fromkeys(label for one in variants for label in one):
+            members = [one.get(label, one[""]) for one in variants]
+            outputs = iter(_computed(compiled, [x for each in members for x in each.inputs]))
+            for kept, member, own in zip(answers, members, variants, strict=True):
+                got = list(islice(outputs, member.count))
+                if label in own:
+                    kept[label] = member, got
+        return answers
 
     def network(self, case: str) -> Sampled:
         """The network of a case.
@@ -128,23 +167,21 @@ class OpInfoCases(Suite):
         for name in drawn[start : start + self._together]:
             with suppress(NoNetworkError):
                 network = self.network(name)
-                networks[name] = network, len(_expected(network))
+                network.count = len(_expected(network))
+                networks[name] = network
         self._answers = self._answered(networks)
 
-    def _answered(self, networks: dict[str, tuple[Sampled, int]]) -> dict[str, list[Any]]:
+    def _answered(self, networks: dict[str, Sampled]) -> dict[str, Answers]:
         """Answers of networks by case: in one network, or else in a quarter of them at a time."""
         if len(networks) <= 1:
             return {}  # whoever is to blame for an exception fails alone, too
         try:
-            members, counts = zip(*networks.values(), strict=True)
-            one = Beside(members)
-            outputs = iter(_outputs(_program(one, next(iter(networks))), one.inputs, self.compiler))
-            answers = [list(islice(outputs, count)) for count in counts]
+            answers = self._run(list(networks.values()), next(iter(networks)))
             return dict(zip(networks, answers, strict=True))
         except Exception:  # noqa: BLE001 - of any of them
             cases, size = list(networks), -(-len(networks) // 4)
             parts = [cases[first : first + size] for first in range(0, len(cases), size)]
-            answered: dict[str, list[Any]] = {}
+            answered: dict[str, Answers] = {}
             for part in parts:
                 answered |= self._answered({name: networks[name] for name in part})
             return answered
@@ -171,7 +208,7 @@ class OpInfoCases(Suite):
 
     def samples_of(self, name: str) -> list[Any]:
         """PyTorch's samples of an entry."""
-        return list(self.entries[name].sample_inputs("cpu", torch.float32))
+        return list(self.entries[name].sample_inputs("cpu", self._dtype))
 
 
 def compared(
@@ -223,6 +260,7 @@ class Sampled(torch.nn.Module):
 
     Attributes:
         inputs: copies of these, each in one piece.
+        count: of torch's results, once they are known.
     """
 
     def __init__(self, function: Any, args: Any, kwargs: Any, most: int | None) -> None:
@@ -235,6 +273,7 @@ class Sampled(torch.nn.Module):
         self.inputs = tuple(_in_one_piece(self._leaves[index]) for index in self._indices)
         for index in self._indices:
             self._leaves[index] = None
+        self.count = 0
 
     def forward(self, *tensors: Any) -> Any:
         """The function's result."""
@@ -243,6 +282,33 @@ class Sampled(torch.nn.Module):
             leaves[index] = tensor
         args, kwargs = pytree.tree_unflatten(leaves, self._structure)
         return self._function(*args, **kwargs)
+
+
+Answers = dict[str, tuple[Sampled, list[Any]]]
+"""A sample's answers by the label of its inputs, which is empty for the usual ones."""
+
+
+def _hard_variants(
+    networks: Sequence[Sampled], function: Any, *, spreading: bool
+) -> list[dict[str, Sampled]]:
+    """Samples with other inputs, as far as torch computes results for them."""
+    data, casts = integer_data(function), casts_to_integers(function)
+    variants, first = [], 0
+    for network in networks:
+        last = first + len(network.inputs)
+        integers = {place - first for place in data if first <= place < last}
+        arrays = [tensor.numpy() for tensor in network.inputs]
+        own = {"": network}
+        for label, changed in hard_inputs(arrays, integers, casts=casts).items():
+            other = copy(network)
+            other.may_spread = label == NOT_FINITE and spreading
+            other.inputs = tuple(torch.from_numpy(np.asarray(array)) for array in changed)
+            with suppress(NoNetworkError):
+                if len(_expected(other)) == network.count:
+                    own[label] = other
+        variants.append(own)
+        first = last
+    return variants
 
 
 class Beside(torch.nn.Module):
@@ -327,6 +393,10 @@ def _outputs(program: Any, inputs: Any, compiler: Callable[[Any], Any]) -> list[
     """The outputs of a program that is compiled untuned and loaded as a delivered network is."""
     with warnings_once():
         network = compiler(torch_graph(program).module)
+    return _computed(network, inputs)
+
+
+def _computed(network: Any, inputs: Any) -> list[Any]:
     result = network(*(tensor.numpy() for tensor in inputs))
     return list(result) if isinstance(result, list | tuple) else [result]
 
@@ -349,12 +419,14 @@ def check_outputs(got: list[Any], expected: list[Any], network: Any) -> str | No
         if str(have.dtype) != dtype and dtype != "bfloat16":
             raise WrongAnswerError(f"output {number} is {have.dtype}, not {dtype}")
         tolerance = _TOLERANCES.get(dtype, 0.0)
-        apart = _apart(have, want)
-        if apart <= tolerance:
+        if difference(have, want) <= tolerance:
             continue
         exact = exact or _exact(network)
-        own = _apart(want, array_of(exact[number])) if exact else 0.0
-        if not apart <= _ROUNDINGS_APART * own:
+        right = array_of(exact[number]) if exact else want
+        own = difference(want, right, finite=True)
+        spread = getattr(network, "may_spread", False)
+        apart = difference(have, want, right, may_spread=spread)
+        if not apart <= max(tolerance, ROUNDINGS_APART * own):
             raise WrongAnswerError(f"output {number} differs by {apart:.3g}, torch's by {own:.3g}")
         remark = f"torch's own error is {own:.3g}"
     return remark
@@ -363,18 +435,6 @@ def check_outputs(got: list[Any], expected: list[Any], network: Any) -> str | No
 def array_of(tensor: Any) -> Any:
     """A tensor for NumPy, which lacks bfloat16."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-
-
-def _apart(have: Any, want: Any) -> float:
-    """The largest difference, relative to what is expected or to 1; equal NaN are no difference."""
-    if want.dtype.kind in "biu":
-        return 0.0 if np.array_equal(have, want) else float("inf")
-    ours, theirs = have.astype(np.float64), want.astype(np.float64)
-    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(ours - theirs)[~same] / np.maximum(np.abs(theirs[~same]), 1.0)
-    worst = float(apart.max(initial=0.0)) if apart.size else 0.0
-    return worst if np.isfinite(worst) and not np.isnan(apart).any() else float("inf")
 
 
 def _exact(network: Any) -> list[Any] | None:
@@ -399,8 +459,14 @@ def run(suite: str) -> int:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--samples", default="0", help="of each entry, drawn by a digest")
     parser.add_argument("--together", default="1", help="samples of an entry in one network")
+    parser.add_argument("--dtype", default="float32", help="of the samples")
+    parser.add_argument("--hard", action="store_true", help="other inputs as well")
     given, words = parser.parse_known_args()
-    options = (given.samples, given.together) if given.together != "1" else (given.samples,)
+    options = [given.samples, given.together, given.dtype, "hard" if given.hard else ""]
+    for usual in ("", "float32", "1"):
+        if options[-1] != usual:
+            break
+        options.pop()
     return main(suite, words, options=options)
 
 

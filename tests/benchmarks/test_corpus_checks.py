@@ -22,6 +22,8 @@ def test_checks_tell_failures_and_kernels(command, monkeypatch, capsys):
                 "tasks": ["a"],
                 "network": {
                     "failure": None,
+                    "reference": "torch",
+                    "unverified": None,
                     "max_relative_error": 1e-6,
                     "kernels": [
                         {"name": "conv", "tuned": True, "calls": 2, "seconds": 0.003},
@@ -51,6 +53,19 @@ def test_checks_tell_failures_and_kernels(command, monkeypatch, capsys):
     assert "- one_onnx: fails in step 'unknown', no step: ended with status -9: Killed" in page
     assert "1 of 3 networks are verified untuned, 1 refused before tuning, 1 fail." in page
     assert "No network was verified or refused before tuning" in page
+    by = "1 of 1 delivered networks are verified by another implementation (torch 1)"
+    assert f"{by}; without one: none." in page
+
+
+def test_networks_that_nothing_else_runs_are_named():
+    results = {"a": ("torch", None), "b": ("untuned", "no framework can")}
+    delivered = [
+        {"case": case, "network": {"reference": reference, "unverified": reason}}
+        for case, (reference, reason) in results.items()
+    ]
+    sentence = checks.references(delivered)
+    assert sentence.startswith("1 of 2 delivered networks are verified by another implementation")
+    assert sentence.endswith("(torch 1); without one: b.")
 
 
 def test_checks_tell_how_long_it_takes_until_a_network_is_verified_or_refused(

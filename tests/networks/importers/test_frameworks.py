@@ -1,6 +1,9 @@
 """What else runs a network gives the answers that torch gives."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import onnx
 import pytest
 from chameleon_networks._frameworks import inference
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions
@@ -59,3 +62,34 @@ def test_a_part_that_is_missing_is_named(source, monkeypatch):
     assert source.left_out == {"onnxruntime": "onnxscript is not installed"}
     onnx = OnnxNetwork(OnnxOptions(source="net.onnx"))
     assert onnx.left_out == {}, "a file needs no exporter"
+
+
+def _recurrent(file, inputs, **attributes):
+    node = onnx.helper.make_node("GRU", inputs, ["y"], hidden_size=2, **attributes)
+    kinds = {"x": (1, [5, 3, 4]), "w": (1, [1, 6, 4]), "r": (1, [1, 6, 2]), "n": (6, [3])}
+    infos = [onnx.helper.make_tensor_value_info(name, *kinds[name]) for name in inputs if name]
+    output = onnx.helper.make_tensor_value_info("y", 1, [5, 1, 3, 2])
+    graph = onnx.helper.make_graph([node], "recurrent", infos, [output])
+    onnx.save(onnx.helper.make_model(graph), file)
+    return str(file)
+
+
+def test_the_evaluator_of_onnx_computes_nothing_that_it_partly_ignores(tmp_path):
+    """It ignores lengths of sequences, and activations."""
+    file = tmp_path / "net.onnx"
+    assert inference.onnx_evaluator(_recurrent(file, ["x", "w", "r"]))
+    with pytest.raises(NotImplementedError, match="ignores sequence_lens of a node GRU"):
+        inference.onnx_evaluator(_recurrent(file, ["x", "w", "r", "", "n"]))
+    with pytest.raises(NotImplementedError, match="ignores clip of a node GRU"):
+        inference.onnx_evaluator(_recurrent(file, ["x", "w", "r"], clip=0.5))
+
+
+def test_openvino_does_not_round_inputs_of_products_in_float32(monkeypatch):
+    """Products with weights of a few bits would round their inputs to eight bits."""
+    openvino = pytest.importorskip("openvino")
+    asked = []
+    core = SimpleNamespace(compile_model=lambda *args: asked.append(args[2]))
+    monkeypatch.setattr(openvino, "Core", lambda: core)
+    for hint in ("f32", None):
+        inference.openvino_compiled(None, threads=1, hint=hint)
+    assert [one.get("DYNAMIC_QUANTIZATION_GROUP_SIZE") for one in asked] == [0, None]

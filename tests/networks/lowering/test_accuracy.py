@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from chameleon_core.plugin_api import ConfigError
 from chameleon_networks._backends.onnx_networks import prepare
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import export_module
@@ -169,6 +170,92 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_deviations_of_numbers_without_a_variance(tmp_path, scale):
+    """Their variance is 0 or infinite in float32."""
+    functions = {
+        "deviation": lambda x: x.std(),
+        "of rows": lambda x: x.std(1, correction=0, keepdim=True),
+        "with mean": lambda x: torch.stack(torch.std_mean(x, 0)),
+    }
+    x = torch.randn(4, 9) * scale
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, err_msg=name)
+
+
+def test_factorizations_name_the_step_that_failed(tmp_path):
+    functions = {
+        "cholesky": lambda x: torch.linalg.cholesky_ex(x @ x.mT - 5 * x.mT @ x)[1],
+        "lu": lambda x: torch.linalg.lu_factor_ex(x)[2],
+        "inverse": lambda x: torch.linalg.inv_ex(x)[1],
+        "solution": lambda x: torch.linalg.solve_ex(x, x)[1],
+    }
+    x = torch.stack([torch.eye(3), torch.eye(3).roll(1, 0), torch.ones(3, 3), torch.zeros(3, 3)])
+    network, run = _compiled(tmp_path, functions, x)
+    wanted = arrays(network(x))
+    assert [set(numbers.tolist()) for numbers in wanted] == [{1}, {0, 1, 2}, {0, 1, 2}, {0, 1, 2}]
+    for name, got, numbers in zip(functions, run(x.numpy()), wanted, strict=True):
+        np.testing.assert_array_equal(got, numbers, err_msg=name)
+
+
+_WHOLE = (3, -3, 2, 7, -1, 0, 1, 10, 5, -2, 6)
+_COUNTS = (39, 20, 62, 25, 99, 0, 5, 18, -1, 63, 70)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tuned"),
+    [
+        ("int32", {"guesses": True}),
+        full("int64", {}),
+        full("int8", {"guesses": True}),
+        full("uint8", {"seed": 0}),
+    ],
+)
+def test_powers_and_shifts_of_integers_are_exact(tmp_path, dtype, tuned):
+    kind = getattr(torch, dtype)
+    functions = {
+        "power": torch.pow,
+        "of a number": lambda _, y: 3 ** y.abs(),
+        "left": lambda x, y: x << y,
+        "right": lambda x, y: x >> y,
+        "by a number": lambda x, _: (x << 3) + (x >> 100),
+    }
+    x, y = (torch.tensor(numbers).repeat(3).to(kind) for numbers in (_WHOLE, _COUNTS))
+    network = Of(lambda x, y: [function(x, y) for function in functions.values()])
+    module = torch_graph(export_module(network, (x, y), "powers").program).module
+    got = deliverer(tmp_path)(module, **tuned).run(x.numpy(), y.numpy())
+    for name, ours, wanted in zip(functions, got, arrays(network(x, y)), strict=True):
+        np.testing.assert_array_equal(ours, wanted, err_msg=name)
+
+
+def test_onnx_powers_of_integers_are_exact():
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 18]>
+        net (int64[4] x, int64[4] y) => (int64[4] z) { z = Pow(x, y) }""")
+    x, y = np.array([3, 7, -5, 2]), np.array([39, 20, 25, 62])
+    [z] = prepare(model).run([x, y])
+    np.testing.assert_array_equal(z, x**y)
+
+
+def test_special_functions_of_integers_are_those_of_floats(tmp_path):
+    special = torch.special
+    functions = {
+        "scaled": lambda x: special.i0e(x) + special.erfcx(x) + special.bessel_j0(x),
+        "polynomial": lambda x: special.shifted_chebyshev_polynomial_u(x, torch.tensor(2)),
+    }
+    x = torch.tensor([-(2**63), 2**62, 2**40, -3, 0, 1, 2])
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_a_convolution_of_integers_is_refused():
+    convolution = Of(lambda x: F.conv1d(x, torch.ones(1, 1, 3, dtype=x.dtype)))
+    program = export_module(convolution, (torch.ones(1, 1, 9, dtype=torch.int64),), "whole").program
+    with pytest.raises(ConfigError, match="gives it another dtype than torch"):
+        torch_graph(program)
+
+
 def test_functions_have_torchs_special_values(tmp_path):
     x, y = (torch.tensor(numbers) for numbers in (NUMBERS, OTHERS))
     x, y = x.repeat(len(y)), y.repeat_interleave(len(x))
@@ -251,16 +338,18 @@ def test_casts_wrap_numbers_that_narrow_integers_lack(tmp_path):
 def test_onnx_normalizes_numbers_far_from_zero():
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
         net (float[1, 6, 33, 33] x) => (float[1, 6, 33, 33] a, float[1, 6, 33, 33] b,
-                                         float[1, 6, 33, 33] c)
-            <float[6] one = {1, 1, 1, 1, 1, 1}, float[6] zero = {0, 0, 0, 0, 0, 0}> {
+                                         float[1, 6, 33, 33] c, float[1, 6, 33, 33] d)
+            <float[1] unit = {1}, float[6] one = {1, 1, 1, 1, 1, 1},
+             float[6] zero = {0, 0, 0, 0, 0, 0}> {
             a = GroupNormalization <num_groups = 2> (x, one, zero)
             b = InstanceNormalization (x, one, zero)
             c, mean, variance = BatchNormalization <training_mode = 1> (x, one, zero, zero, one)
+            d, average, factor = LayerNormalization <axis = 0> (x, unit)
         }""")
     network = prepare(model)
     x = np.random.default_rng(0).standard_normal((1, 6, 33, 33)).astype(np.float32) + 1000
     both = network.run(x), network.run(np.full_like(x, 1000.3))
-    for groups, *got in zip((2, 6, 6), *both, strict=True):
+    for groups, *got in zip((2, 6, 6, 1), *both, strict=True):
         wide = x.reshape(groups, -1).astype(np.float64)
         apart = wide - wide.mean(1, keepdims=True)
         wanted = (apart / np.sqrt(wide.var(1, keepdims=True) + 1e-5)).reshape(x.shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,40 @@ def map_elements(
         return te.compute(source.shape, lambda *at: function(source(*at)), name=name)
 
     return builder.call_te(whole, tensor, primfunc_name_hint=hint, **options)
+
+
+def integer_power(builder: Any, base: Any, exponent: Any) -> Any:
+    """Powers of integers, which wrap as products do; floats would hold only 53 bits of them.
+
+    A reciprocal, of a negative exponent, is rounded to zero.
+    """
+    operands = [builder.emit(one) for one in (base, exponent)]
+    extents = np.broadcast_shapes(*([int(e) for e in one.ty.shape] for one in operands))
+    base, exponent = (builder.emit(relax.op.broadcast_to(one, [*extents])) for one in operands)
+    kind = np.dtype(str(base.ty.dtype))
+    bits = 8 * kind.itemsize - (kind.kind == "i")
+    # From the first bit of the exponent to the last one: not commutative, so in this order only.
+    number = partial(tirx.const, dtype=kind.name)
+    power = te.comm_reducer(lambda result, factor: result * result * factor, lambda _: number(1))
+
+    def whole(bases: te.Tensor, exponents: te.Tensor) -> te.Tensor:
+        place = te.reduce_axis((0, bits), "bit")
+
+        def factor(*at: Any) -> Any:
+            bit = (exponents(*at) >> tirx.Cast(kind.name, bits - 1 - place)) & number(1)
+            return power(tirx.Select(bit.equal(number(1)), bases(*at), number(1)), axis=place)
+
+        return te.compute(bases.shape, factor, name="power")
+
+    result = builder.call_te(whole, base, exponent, primfunc_name_hint="power")
+    if kind.kind == "u":
+        return result
+    zero, one = (relax.const(value, kind.name) for value in (0, 1))
+    op = relax.op
+    odd = builder.emit(op.equal(op.bitwise_and(exponent, one), one))
+    unit = builder.emit(op.equal(op.abs(base), one))
+    reciprocal = builder.emit(op.where(unit, op.where(odd, base, one), zero))
+    return op.where(exponent < zero, reciprocal, builder.emit(result))
 
 
 def transposed_convolution(

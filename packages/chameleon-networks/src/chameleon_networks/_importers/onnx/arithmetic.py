@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_tvm.api import INT8, UINT8, tirx, tvm
 
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relax_utils import map_elements, relax
+from chameleon_networks._graph.relax_utils import integer_power, map_elements, relax
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 
@@ -42,7 +42,8 @@ def _power(node: Node) -> Any:
             product = reduce(lambda product, factor: node.emit(product * factor), factors)
             extents = [*np.broadcast_shapes(shape_of(base), shape_of(exponent))]
             return product if extents == shape_of(base) else op.broadcast_to(product, extents)
-        # Powers are computed in floats; those of 64 bits hold integers of 53 bits.
+        if _is_integer(exponent):
+            return integer_power(node.builder, base, op.astype(exponent, dtype))
         computed_dtype = "float64"
         base = op.astype(base, computed_dtype)
     if isinstance(exponent, tvm.ir.GenericConst):
@@ -269,15 +270,35 @@ def _elu(node: Node) -> Any:
     return result * scalar(float(node.attributes["gamma"]), x) if node.op_type == "Selu" else result
 
 
-def _layer_norm(node: Node) -> Any:
-    """Layer normalization; leaves forms that TVM misreads to the standard's function."""
-    x, scale = node[0], node[1]
+def _root_mean_square_norm(node: Node) -> Any:
+    """``RMSNormalization``; leaves forms that TVM misreads to the standard's function."""
+    x = node[0]
     axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(x)))
-    if node.outputs > 1 or (axis == 0 and node.op_type != "LayerNormalization"):
-        raise NodeError("it gives more than what it normalises")
-    if dtype_of(x) == "float64" or shape_of(scale) != shape_of(x)[axis:]:
+    if axis == 0 or dtype_of(x) == "float64" or shape_of(node[1]) != shape_of(x)[axis:]:
         raise NodeError("the compiler normalises other numbers")
     return NotImplemented
+
+
+def _layer_norm(node: Node) -> Any:
+    """``LayerNormalization`` in the forms that TVM misreads.
+
+    The standard's function computes the variance as E[x²] - E[x]², which a large mean makes wrong.
+    """
+    x, scale, bias = node[0], node[1], node[2]
+    axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(x)))
+    if node.outputs == 1 and dtype_of(x) != "float64" and shape_of(scale) == shape_of(x)[axis:]:
+        return NotImplemented
+    axes = list(range(axis, len(shape_of(x))))
+    wide = x if dtype_of(x) == "float64" else node.emit(op.astype(x, "float32"))
+    mean = node.emit(op.mean(wide, axes, True))
+    centred = node.emit(wide - mean)
+    variance = node.emit(op.mean(centred * centred, axes, True))
+    epsilon = scalar(float(node.attributes["epsilon"]), variance)
+    inverse = node.emit(scalar(1, variance) / op.sqrt(variance + epsilon))
+    y = op.astype(node.emit(centred * inverse), dtype_of(x)) * scale
+    stored = "float32" if node.attributes["stash_type"] == 1 else dtype_of(x)
+    statistics = [op.astype(one, stored) for one in (mean, inverse)]
+    return [y if bias is None else y + bias, *statistics][: node.outputs]
 
 
 def _batch_norm(node: Node) -> Any:
@@ -356,7 +377,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("Elu", "Selu", "Celu"), _elu),
     "ThresholdedRelu": _thresholded_relu,
     "LayerNormalization": _layer_norm,
-    "RMSNormalization": _layer_norm,
+    "RMSNormalization": _root_mean_square_norm,
     "BatchNormalization": _batch_norm,
     "LpNormalization": _lp_normalization,
     "LRN": _lrn,

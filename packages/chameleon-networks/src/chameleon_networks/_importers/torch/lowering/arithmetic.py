@@ -6,9 +6,10 @@ import math
 from functools import partial
 from typing import Any
 
+import numpy as np
 from chameleon_tvm.api import INT8, tirx
 
-from chameleon_networks._graph.relax_utils import map_elements, relax
+from chameleon_networks._graph.relax_utils import integer_power, map_elements, relax
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
@@ -31,11 +32,25 @@ def _promote(operator: Any, call: TorchCall) -> Any:
     return operator(*call.operands(2))
 
 
+def _shift(operator: Any, call: TorchCall) -> Any:
+    """``<<`` and ``>>``; a count that is negative or too large shifts out all bits but the sign."""
+    x, y = (call.emit(value) for value in call.operands(2))
+    kind = np.dtype(call.dtype)
+    most = 8 * kind.itemsize - 1
+    inside = op.logical_and(y >= relax.const(0, call.dtype), y <= relax.const(most, call.dtype))
+    right = operator is op.right_shift
+    sign = op.right_shift(x, relax.const(most, call.dtype)) if kind.kind == "i" and right else None
+    outside = relax.const(0, call.dtype) if sign is None else call.emit(sign)
+    shifted = call.emit(operator(x, op.clip(y, 0, most)))
+    return op.where(call.emit(inside), shifted, outside)
+
+
 def _power(call: TorchCall) -> Any:
-    """``pow`` of two operands in the result's dtype; integers are computed in float64."""
-    computed = "float64" if "int" in call.dtype else call.dtype
-    result = op.power(*call.operands(2, computed))
-    return result if computed == call.dtype else op.astype(op.round(result), call.dtype)
+    """``pow`` of two operands in the result's dtype."""
+    operands = call.operands(2)
+    if "int" in call.dtype:
+        return integer_power(call.importer.block_builder, *operands)
+    return op.power(*operands)
 
 
 _ROOTS = {0.5: op.sqrt, -0.5: op.rsqrt}
@@ -175,8 +190,14 @@ _SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (
     (partial(_promote, op.multiply), ("mul.Tensor", "mul.Scalar")),
     (_power, ("pow.Scalar", "pow.Tensor_Tensor")),
     (_div, ("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")),
-    (partial(_promote, op.left_shift), ("__lshift__.Scalar", "bitwise_left_shift.Tensor")),
-    (partial(_promote, op.right_shift), ("__rshift__.Scalar", "bitwise_right_shift.Tensor")),
+    (
+        partial(_shift, op.left_shift),
+        ("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor"),
+    ),
+    (
+        partial(_shift, op.right_shift),
+        ("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor"),
+    ),
     (_matmul, ("matmul.default", "mm.default", "bmm.default")),
     (_addmm, ("addmm.default", "baddbmm.default")),
     (_clamp, ("clamp.default", "clamp.Tensor", "clamp_min.default")),

@@ -228,19 +228,35 @@ def _trilinear(*args: Any) -> Any:
     return (first * second * third).sum(args[6])
 
 
+def _addbmm(x: Any, y: Any, z: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    factor = float if x.is_floating_point() else int  # torch's factors of integers are integers
+    return factor(beta) * x + factor(alpha) * (y @ z).sum(0)
+
+
 def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: Any) -> Any:
     """Randomized leaky ReLU in evaluation mode: its slope is the mean of its bounds."""
     return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
 
 
-def _var_mean(
-    x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+def _std(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """``std``; float32 lacks the variance of tiny or huge numbers, but has the root of it."""
+    wide = x.double() if x.dtype == torch.float32 else x
+    variance = _ATEN.var.correction(wide, dims, correction=correction, keepdim=keepdim)
+    return variance.sqrt().to(x.dtype)
+
+
+def _with_mean(
+    deviation: Callable[..., Any],
+    x: Any,
+    dim: Any = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
 ) -> Any:
+    """``var_mean`` and ``std_mean``."""
     dims = list(range(x.ndim)) if dim is None else dim
-    return (
-        _ATEN.var.correction(x, dims, correction=correction, keepdim=keepdim),
-        _ATEN.mean.dim(x, dims, keepdim),
-    )
+    first = deviation(x, dims, correction=correction, keepdim=keepdim)
+    return first, _ATEN.mean.dim(x, dims, keepdim)
 
 
 def _batch_norm_training(*args: Any) -> Any:
@@ -340,10 +356,12 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **windows.DECOMPOSITIONS,
     _ATEN._pdist_forward.default: _pdist,  # noqa: SLF001
     _ATEN._transformer_encoder_layer_fwd.default: _encoder_layer,  # noqa: SLF001
-    _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
+    _ATEN.addbmm.default: _addbmm,
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator has this name
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
-    _ATEN.var_mean.correction: _var_mean,
+    _ATEN.std.correction: _std,
+    _ATEN.var_mean.correction: functools.partial(_with_mean, _ATEN.var.correction),
+    _ATEN.std_mean.correction: functools.partial(_with_mean, _std),
     _ATEN._native_batch_norm_legit_functional.default: _batch_norm_training,  # noqa: SLF001
     _ATEN._cdist_forward.default: _cdist,  # noqa: SLF001
     _ATEN.linalg_vector_norm.default: _zero_norm,

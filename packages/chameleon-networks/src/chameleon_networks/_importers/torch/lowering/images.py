@@ -82,6 +82,8 @@ def _grid_sample(call: TorchCall) -> Any:
 
 def _avg_pool(axes: int, call: TorchCall) -> Any:
     """``avg_pool1d``, ``avg_pool2d`` and ``avg_pool3d``."""
+    if "int" in call.dtype:
+        raise NotImplementedError("it averages integers")
     # TVM lacks ``divisor_override``. With ``ceil_mode`` it counts elements beyond the padding.
     kernel = _per_axis(call.node.args[1], axes)
     ceil, divisor = bool(call.argument(4, "ceil_mode")), call.argument(6, "divisor_override")

@@ -141,10 +141,18 @@ def _unsupported_result(node: Any) -> str:
     return ""
 
 
-def _has_shape(result: Any, value: Any) -> bool:
-    """Whether an importer's result has the shape of torch's, as far as both are known."""
-    shape = getattr(getattr(result, "ty", None), "shape", None)
-    if not isinstance(shape, relax.ShapeExpr) or not isinstance(value, torch.Tensor):
+def _difference(result: Any, value: Any) -> str:
+    """The word for a difference of an importer's result from torch's; empty if none is known."""
+    kind = getattr(result, "ty", None)
+    if not isinstance(kind, relax.TensorType) or not isinstance(value, torch.Tensor):
+        return ""
+    if str(kind.dtype).startswith(("float", "bfloat")) != value.is_floating_point():
+        return "dtype"  # TVM's convolutions of integers give float32
+    return "" if _has_shape(kind.shape, value) else "shape"
+
+
+def _has_shape(shape: Any, value: Any) -> bool:
+    if not isinstance(shape, relax.ShapeExpr):
         return True
     is_static = all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
     return not is_static or [int(extent) for extent in shape] == list(value.shape)
@@ -226,8 +234,8 @@ class _Importer(ExportedProgramImporter):
             if isinstance(result, relax.Call):
                 # TVM's importer needs the shapes of its results, so bind them.
                 result = self.block_builder.emit(result)
-            if not _has_shape(result, node.meta.get("val")):
-                self._refuse({node: "the compiler gives it another shape than torch"})
+            if difference := _difference(result, node.meta.get("val")):
+                self._refuse({node: f"the compiler gives it another {difference} than torch"})
                 return self.zeros(node)
             for item in result if isinstance(result, list | tuple) else [result]:
                 if isinstance(item, relax.Var):

@@ -31,25 +31,29 @@ def _only_small(function: Callable[..., Any], most: int = MAX_ROWS) -> Callable[
     return checked
 
 
-def _zero_info(matrix: Any) -> Any:
-    return torch.zeros(matrix.shape[:-2], dtype=torch.int32)
+def _first_failure(failed: Any) -> Any:
+    """The number of the first step that failed, counted from 1, or 0; LAPACK's ``info``."""
+    count = failed.shape[-1]
+    first = torch.where(failed, torch.arange(1, count + 1), count + 1).amin(-1)
+    return torch.where(first > count, 0, first).to(torch.int32)
 
 
 def _cholesky(a: Any, upper: bool = False) -> Any:
     """Cholesky's factor."""
+    return _cholesky_ex(a, upper=upper)[0]
+
+
+def _cholesky_ex(a: Any, *, upper: bool = False, **_: Any) -> Any:
     a = a.mT if upper else a
-    rows, columns = torch.arange(a.shape[-1]), []
+    rows, columns, failed = torch.arange(a.shape[-1]), [], []
     for step in range(a.shape[-1]):
+        failed.append(~(a[..., step, step] > 0))  # also of NaN
         column = a[..., step] / a[..., step, step, None].sqrt()
         column = torch.where(rows >= step, column, 0.0)
         columns.append(column)
         a = a - column.unsqueeze(-1) * column.unsqueeze(-2)
     factor = torch.stack(columns, -1)
-    return factor.mT if upper else factor
-
-
-def _cholesky_ex(a: Any, *, upper: bool = False, **_: Any) -> Any:
-    return _cholesky(a, upper), _zero_info(a)
+    return factor.mT if upper else factor, _first_failure(torch.stack(failed, -1))
 
 
 def _substitute(a: Any, b: Any, *, upper: bool, unit: bool) -> Any:
@@ -146,7 +150,8 @@ def _lu(a: Any, pivot: bool = True) -> tuple[Any, Any]:
 
 
 def _lu_factor_ex(a: Any, *, pivot: bool = True, **_: Any) -> Any:
-    return (*_lu(a, pivot), _zero_info(a))
+    factors, pivots = _lu(a, pivot)
+    return factors, pivots, _first_failure(_diagonal(factors) == 0)
 
 
 def _row_order(pivots: Any, count: int) -> Any:
@@ -199,15 +204,16 @@ def _log_determinant(a: Any) -> Any:
 
 def _inverse(a: Any, **_: Any) -> Any:
     unit = torch.eye(a.shape[-1]).expand(a.shape)
-    return _lu_solve(*_lu(a), unit), _zero_info(a)
+    factors, pivots, info = _lu_factor_ex(a)
+    return _lu_solve(factors, pivots, unit), info
 
 
 def _solve(a: Any, b: Any, *, left: bool = True, **_: Any) -> Any:
-    factors, pivots = _lu(a)
+    factors, pivots, info = _lu_factor_ex(a)
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     right = b.unsqueeze(-1) if vector else b
     solution = _lu_solve(factors, pivots, right, left=left or vector)
-    return solution.squeeze(-1) if vector else solution, factors, pivots, _zero_info(a)
+    return solution.squeeze(-1) if vector else solution, factors, pivots, info
 
 
 def _lu_unpack(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -17,15 +17,17 @@ _ATEN = torch.ops.aten
 
 
 def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is computed in float32 for tensors of 16 bits, as in torch."""
+    """A function that is computed in float32 for integers and tensors of 16 bits, as in torch."""
 
     def computed(*args: Any) -> Any:
         tensors = [x for x in args if isinstance(x, torch.Tensor)]
-        narrow = [x.dtype for x in tensors if x.is_floating_point() and x.dtype.itemsize < 4]  # noqa: PLR2004 - bytes of float32
-        if not narrow:
+        floats = [x.dtype for x in tensors if x.is_floating_point()] or [torch.float32]
+        own = reduce(torch.promote_types, floats)
+        wide = torch.promote_types(own, torch.float32)
+        if all(x.dtype is wide for x in tensors):
             return function(*args)
-        wide = (x.float() if isinstance(x, torch.Tensor) else x for x in args)
-        return function(*wide).to(narrow[0])
+        converted = (x.to(wide) if isinstance(x, torch.Tensor) else x for x in args)
+        return function(*converted).to(own)
 
     return computed
 
