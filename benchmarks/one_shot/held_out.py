@@ -36,7 +36,7 @@ from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._task import Task
 from chameleon_core.plugin_api import Archive, Contender, StageRef
 from chameleon_one_shot._dataset.collector import NetworkTasks
-from chameleon_one_shot._dataset.task_file import write_tasks
+from chameleon_one_shot._dataset.tasks import write_tasks
 from corpus_plan import read_plan
 
 BUILTIN = {
