@@ -16,8 +16,8 @@ from chameleon_cli.api import trust_option
     "form",
     required=True,
     type=click.Choice(["metaschedule", "tvmscript", "library", "c", "wheel"]),
-    help="A MetaSchedule database, one scheduled function per operator as TVMScript, one library "
-    "per operator for Python, a bundle for C, or a wheel of the network for Python.",
+    help="A MetaSchedule database, scheduled functions as TVMScript, a library per operator for "
+    "Python, a bundle for C, or a wheel of the network.",
 )
 @click.option(
     "-o",
