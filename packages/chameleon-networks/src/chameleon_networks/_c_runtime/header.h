@@ -49,7 +49,7 @@ int @name@_run(@name@_handle *handle, const void *const *inputs, void *const *ou
 
 /* The same; `nanoseconds` gets the time of each of `@name@_call_count()` kernel calls, whose names
  * `@name@_kernels()` has, one a line. Its numbers are 0 before. A positive number is how often the
- * call is repeated, for the least time of the repetitions; the outputs are then undefined. */
+ * call is repeated, for the average time of a repetition; the outputs are then undefined. */
 int @name@_profile(@name@_handle *handle, const void *const *inputs, void *const *outputs,
                    int64_t *nanoseconds);
 int @name@_call_count(void);

@@ -36,7 +36,7 @@ void instance_close(struct instance *instance);
 
 /* One inference. `given` are the data of the inputs, then of the outputs; `times` gets the
  * nanoseconds of each call, if it is not NULL. If a number there is positive, the call is repeated so
- * many times, and the least nanoseconds of the repetitions count. */
+ * many times, and the nanoseconds are those of a repetition on average. */
 int instance_run(struct instance *instance, void *const *given, int64_t *times);
 
 /* Where the memory of a tensor is. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,10 @@ from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation.processes import delivered_process
 from chameleon_networks._evaluation.profile import AROUND
 
-_TURNS = 7
+_TURNS, _FEWEST = 7, 3
 """Number of turns, each with the network, its kernels alone, and the clocks of the CPU."""
+_SECONDS = 20.0
+"""Seconds after which a slow network has no more turns than the fewest."""
 _REPEATS = 3
 """How often a kernel is repeated after its call in the network, to time it alone."""
 
@@ -109,7 +112,8 @@ def _profile(folder: Path, inputs: Arrays, threads: int, peaks: Mapping[str, Pea
     names: dict[str, int] = {}
     turns: list[dict[str, tuple[float, float, float]]] = []
     with delivered_process("network", folder, threads=threads) as process:
-        for _ in range(_TURNS):
+        end = time.monotonic() + _SECONDS
+        while len(turns) < (_TURNS if time.monotonic() < end else _FEWEST):
             inside = {row.name: row for row in process.profile(inputs)}
             alone = {row.name: row for row in process.profile(inputs, repeats=_REPEATS)}
             process.pause()

@@ -229,8 +229,7 @@ class NetworkProcess(WorkerProcess):
     ) -> list[NetworkResult.Kernel]:
         """Measure the seconds of each kernel of a delivered network, which is loaded once more.
 
-        With ``repeats``, each call is repeated as often, and the least time of the repetitions
-        counts.
+        With ``repeats``, each call is repeated as often, and the time is that of a repetition.
         """
         request = {"do": "profile", "inputs": self._written(inputs), "folder": str(self.folder)}
         answer = self._ask({**request, "quantile": quantile, "repeats": repeats})

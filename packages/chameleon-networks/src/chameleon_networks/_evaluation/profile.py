@@ -34,14 +34,14 @@ def kernel_seconds(
 ) -> list[NetworkResult.Kernel]:
     """The seconds of each kernel, summed over its calls in one inference, slowest first.
 
-    With ``repeats``, each call is repeated as often, and the least time of the repetitions counts.
+    With ``repeats``, each call is repeated as often, and the time is that of a repetition.
     """
     # Complete inferences are run, so that each kernel finds the caches as its predecessors leave
     # them.
     profiler = Profiler(folder, inputs)
     for _ in range(WARM_UP):
         profiler.run()
-    runs = [profiler.run(repeats) for _ in range(RUNS)]
+    runs = [profiler.run(repeats) for _ in range(RUNS // (1 + repeats))]
     return summed(runs, profiler.tasks, quantile=quantile)
 
 
