@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from chameleon_core.plugin_api import ConfigError
 from chameleon_networks._artifact.load import load
-from chameleon_networks._evaluation.profile import AROUND, kernel_seconds
+from chameleon_networks._evaluation.profile import AROUND, Profiler, kernel_seconds
 from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_system._cores import usable_cores
 from chameleon_tvm._quick_tvm import te, tirx
@@ -205,6 +205,31 @@ def test_each_kernel_is_timed(deliver):
     assert alone.pop(AROUND) == 0, "nothing else is timed"
     assert set(alone) == set(count)
     assert all(seconds > 0 for seconds in alone.values())
+
+
+def test_kernels_are_repeated_to_be_timed_alone(deliver):
+    def build(emit, x):
+        return emit(op.argsort(emit(op.nn.relu(x)), axis=1))
+
+    folder = str(deliver(module_of(build, ((4, 7), "float32"))).folder)
+    name, calls = "tvm.contrib.sort.argsort", []
+    sort = tvm.get_global_func(name)
+
+    def counted(*arguments):
+        calls.append(name)
+        sort(*arguments)
+
+    tvm.register_global_func(name, counted, override=True)
+    try:
+        profiler = Profiler(folder, [RNG.standard_normal((4, 7), np.float32)])
+        counts = []
+        for repeats in (0, 3):
+            before = len(calls)
+            profiler.run(repeats)
+            counts.append(len(calls) - before)
+    finally:
+        tvm.register_global_func(name, sort, override=True)
+    assert counts == [1, 4]
 
 
 def test_weights_of_any_size_and_kind(deliver):

@@ -198,7 +198,7 @@ def write_wheel(network: Path, folder: Path, name: str, version: str) -> Exporte
     with temporary_folder() as scratch:
         package = Path(scratch, name)
         ignored = shutil.ignore_patterns(OBJECTS, "__pycache__")
-        shutil.copytree(network, package, ignore=ignored, copy_function=_placed)
+        shutil.copytree(network, package, ignore=ignored, copy_function=_copy_file)
         (package / PACKAGE).write_text(_WHEEL_PACKAGE, encoding="utf-8")
         # The loader of an earlier version checks no CPU at the import.
         shutil.copyfile(loading.__file__, package / "load.py")
@@ -206,9 +206,9 @@ def write_wheel(network: Path, folder: Path, name: str, version: str) -> Exporte
         return Exported(files=(_zipped(package, folder, manifest, version),), tasks=())
 
 
-def _placed(source: str, target: str) -> None:
-    place = link_weights if Path(source).name == WEIGHTS else shutil.copyfile
-    place(Path(source), Path(target))
+def _copy_file(source: str, target: str) -> None:
+    copy = link_weights if Path(source).name == WEIGHTS else shutil.copyfile
+    copy(Path(source), Path(target))
 
 
 def _zipped(package: Path, folder: Path, manifest: Mapping[str, Any], version: str) -> Path:

@@ -196,7 +196,7 @@ def onnx_evaluator(file: str) -> Network:
     for node in evaluator.proto_.graph.node:
         if node.op_type in _RECURRENT:
             lengths = ["sequence_lens"] if any(node.input[_LENGTHS:][:1]) else []
-            ignored = [*lengths, *_IGNORED.intersection(one.name for one in node.attribute)]
+            ignored = [*lengths, *_IGNORED.intersection(each.name for each in node.attribute)]
             if ignored:
                 raise NotImplementedError(f"it ignores {ignored[0]} of a node {node.op_type}")
 

@@ -102,9 +102,9 @@ def integer_power(builder: Any, base: Any, exponent: Any) -> Any:
 
     A reciprocal, of a negative exponent, is rounded to zero.
     """
-    operands = [builder.emit(one) for one in (base, exponent)]
-    extents = np.broadcast_shapes(*([int(e) for e in one.ty.shape] for one in operands))
-    base, exponent = (builder.emit(relax.op.broadcast_to(one, [*extents])) for one in operands)
+    operands = [builder.emit(each) for each in (base, exponent)]
+    extents = np.broadcast_shapes(*([int(e) for e in each.ty.shape] for each in operands))
+    base, exponent = (builder.emit(relax.op.broadcast_to(each, [*extents])) for each in operands)
     kind = np.dtype(str(base.ty.dtype))
     bits = 8 * kind.itemsize - (kind.kind == "i")
     # From the first bit of the exponent to the last one: not commutative, so in this order only.

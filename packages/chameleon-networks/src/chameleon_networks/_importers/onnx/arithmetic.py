@@ -297,7 +297,7 @@ def _layer_norm(node: Node) -> Any:
     inverse = node.emit(scalar(1, variance) / op.sqrt(variance + epsilon))
     y = op.astype(node.emit(centred * inverse), dtype_of(x)) * scale
     stored = "float32" if node.attributes["stash_type"] == 1 else dtype_of(x)
-    statistics = [op.astype(one, stored) for one in (mean, inverse)]
+    statistics = [op.astype(each, stored) for each in (mean, inverse)]
     return [y if bias is None else y + bias, *statistics][: node.outputs]
 
 
