@@ -29,7 +29,11 @@ def masked():
 
 def masked(file, *extents, pad=0.0):
     """The network of a file that holds ``NETWORK``, in buckets of these lengths."""
-    length = Buckets(buckets=extents, pad=pad, name="length")
+    return masked_along(file, Buckets(buckets=extents, pad=pad, name="length"))
+
+
+def masked_along(file, length):
+    """The network of a file that holds ``NETWORK``, with an axis for lengths."""
     shapes = {"ids": (1, length), "mask": (1, length)}
     frontend = make_frontend(TorchOptions(source=f"{file}:masked", shapes=shapes, compare=False))
     assert isinstance(frontend, BucketedFrontend)

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from chameleon_core._errors import ConfigError
 from chameleon_networks._commands import network_times
 from chameleon_networks._commands.network_times import Timed, Timing, show
 from chameleon_networks._comparison.comparison import FrameworkTimes
 from chameleon_networks._comparison.reduced_precision import ComputedPrecision
+from chameleon_networks._shapes import Axis, Dimension
 
 TIMING = Timing(
     rivals=None, precisions=(), calibrate=None, streams=(), neighbours=0, rounds=None, seconds=1.0
@@ -54,3 +56,27 @@ def test_a_network_in_a_reduced_dtype_keeps_its_ratio_to_float32(capsys):
     assert summary["ratio"] == pytest.approx(1.5)
     show(TIMING, Timed(folder=Path("run"), threads=2, buckets={"": summary}), as_json=False)
     assert "To ask Chameleon" not in capsys.readouterr().out
+
+
+LENGTH = Dimension(name="length", buckets=(32, 128), axes=(Axis(input="ids", axis=1, pad=0.0),))
+BATCH = Dimension(name="batch", buckets=(1, 8), axes=(Axis(input="ids", axis=0, pad=None),))
+
+
+def test_sizes_are_read_by_the_names_of_dimensions():
+    assert network_times._extents([BATCH, LENGTH], "length=77, batch=8") == (8, 77)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ("77", "needs a number for batch, length"),
+        ("batch=1,width=3", "needs a number for batch, length"),
+        ("batch=1,length=x", "needs a number for batch, length"),
+        ("batch=1,length=129", "no bucket takes length 129; there are 32, 128"),
+        ("batch=2,length=77", "no bucket takes batch 2; there are 1, 8"),
+    ],
+)
+def test_sizes_that_no_network_was_delivered_for(size, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        network_times._extents([BATCH, LENGTH], size)
+    assert "--at 'batch=8,length=128'" in str(caught.value.hint)

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._network_result import NetworkResult
+from chameleon_networks._artifact.dispatch import all_padding_tests, timed_extents
 from chameleon_networks._checks.padding import check_padding
 from chameleon_networks._delivery import buckets
 from chameleon_networks._delivery.buckets import summed
+from chameleon_networks._frontends import bucketed as bucketed_module
 from chameleon_networks._frontends.bucketed import BucketedFrontend, make_frontend
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import OnnxOptions, TorchOptions
 from chameleon_networks._shapes import Buckets
 from marks import full
 
-from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
+from ..masked import NETWORK, masked, masked_along  # noqa: TID252 - shared by folders
 from ..onnx_files import onnx_file  # noqa: TID252
 from ..precision.conftest import NoTrials  # noqa: TID252 - what measures nothing
 
@@ -334,6 +336,67 @@ def test_batches_of_an_onnx_file(delivery_into, tmp_path):
     assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"
     [expected] = source.network.with_extents((3,)).framework("onnxruntime", 1)([images])
     np.testing.assert_allclose(network(images), expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.full
+def test_a_range_takes_inputs_of_any_length(networks, delivery_into, tmp_path):
+    source = masked_along(networks, Buckets(range=(1, 40), count=4, name="length"))
+    result = source.deliver(delivery_into(source, tmp_path / "network", guessed=True))
+    assert result.failure is None
+    network = chameleon_networks.load(tmp_path / "network", threads=2)
+    rng = np.random.default_rng(2)
+    for length in range(1, 41):
+        ids = rng.integers(0, 100, (1, length))
+        mask = np.ones((1, length), np.float32)
+        expected = source.network.with_extents((length,)).framework("torch", 1)([ids, mask])
+        for own, wanted in zip(network(ids, mask), expected, strict=True):
+            np.testing.assert_allclose(own, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.full
+def test_a_branch_inside_of_a_range_is_refused(tmp_path):
+    file = tmp_path / "branching.py"
+    # Of two branches, the export of the longest input meets the first one alone.
+    branch = "(x.shape[1] <= 100 and x.shape[1] > 37)"
+    file.write_text(BRANCHING.format(branch=branch))
+    shapes = {"x": (1, Buckets(range=(1, 200), count=3, name="length"))}
+    source = make_frontend(TorchOptions(source=f"{file}:make", shapes=shapes, compare=False))
+    asked = {test.asked for test in all_padding_tests(source.network)}
+    assert {(100,), (101,), (37,), (38,)} <= asked
+    with pytest.raises(ConfigError, match="padding changes the answers: with length"):
+        check_padding(source.network, 1)
+
+
+def test_of_a_range_the_ends_are_checked_before_tuning(networks, monkeypatch):
+    checked = []
+
+    def check(self, *_):
+        checked.append(self.network.shapes["ids"])
+        self.network.cancellations = {"digest": (len(checked), 1)}
+        return {"summary": "it compiles"}
+
+    monkeypatch.setattr(NetworkFrontend, "check", check)
+    monkeypatch.setattr(bucketed_module, "check_padding", lambda *_: [])
+    source = masked_along(networks, Buckets(range=(1, 40), count=4, name="length"))
+    assert source.check("llvm", 2, None)["summary"] == "each bucket: it compiles"
+    assert checked == [source.networks[0][0].shapes["ids"], (1, 40)]
+    known = [own.network.cancellations for _, own in source.networks]
+    assert known == [{"digest": (2, 1)}] * 4, "each bucket has the same weights"
+
+
+def test_a_range_has_the_sums_of_its_timed_sizes(networks):
+    source = masked_along(networks, Buckets(range=(1, 40), count=3, name="length"))
+    first, *others = [bucket.name for bucket, _ in source.network.networks]
+    plain = NetworkResult(max_relative_error=1e-6, reference="torch", rivals={})
+    timed = attrs.evolve(plain, latency_seconds=0.5, rivals={"torch": 2.0})
+    results = {first: timed, **dict.fromkeys(others, plain)}
+    [probe, *_] = [test for test in timed_extents(source.network.dimensions) if test.words]
+    total = summed(source.network, results, {name: {} for name in results}, [(probe, timed)])
+    assert (total.latency_seconds, total.ratio) == (1.0, 4.0)
+    assert total.each == " of each size that was timed"
+    assert [row.name for row in total.buckets] == [first, *others, probe.words]
+    assert [row.ratio for row in total.buckets] == [4.0, *[None] * len(others), 4.0]
+    assert total.buckets[-1].shapes["ids"] == (1, *probe.asked)
 
 
 def test_latencies_are_sums_of_what_ran_in_every_bucket(networks):

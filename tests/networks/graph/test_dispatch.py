@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_networks._artifact.buckets import Buckets
-from chameleon_networks._artifact.dispatch import padding_tests
-from chameleon_networks._shapes import Axis, Dimension
+from chameleon_networks._artifact.buckets import Buckets as Dispatch
+from chameleon_networks._artifact.dispatch import padding_tests, timed_extents
+from chameleon_networks._shapes import Axis, Buckets, Dimension, dimensions_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +52,7 @@ def _network(table, opened):
 
         return run
 
-    return Buckets(table, network)
+    return Dispatch(table, network)
 
 
 EXTENTS = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True).map(sorted)
@@ -177,3 +177,16 @@ def test_probes_are_no_buckets_and_the_loader_pads_them_so(batches, lengths, pad
         for name, asked, to in zip(("batch", "length"), probe.asked, probe.padded, strict=True):
             assert (f"{name} {asked} is padded to {to}" in said) == (asked != to)
         assert math.prod(probe.padded) > math.prod(probe.asked)
+
+
+def test_ranges_are_timed_and_padded_at_their_probes():
+    length, batch = Buckets(range=(1, 40), name="length"), Buckets(buckets=(2, 8), name="batch")
+    dimensions = dimensions_of({"x": (batch, length)})
+    probes = timed_extents(dimensions)
+    extents = [(8, own) for own in length.probes]
+    assert [probe.asked for probe in probes] == extents
+    assert probes[0].padded == (8, 1)
+    assert probes[-1].padded == (8, 40)
+    between = [probe for probe in probes if probe.words]
+    assert all(probe.asked != probe.padded for probe in between)
+    assert padding_tests(dimensions) == between

@@ -1,11 +1,13 @@
 """Shapes that a pipeline asks for: fixed ones, and several extents for one axis."""
 
+import itertools
 import json
 import re
 
 import attrs
 import numpy as np
 import pytest
+import structlog
 import torch
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._pipeline.load import from_dict
@@ -14,7 +16,15 @@ from chameleon_networks._frontends.bucketed import BucketedFrontend, make_fronte
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks._shapes import Buckets, buckets_of, converter, dimensions_of
+from chameleon_networks._shapes import (
+    Buckets,
+    buckets_of,
+    converter,
+    dimensions_of,
+    warn_of_padding,
+)
+from hypothesis import given
+from hypothesis import strategies as st
 
 NETWORKS = """
 import torch
@@ -96,9 +106,17 @@ def test_axes_of_the_same_extents_or_name_vary_together():
         ),
         ({"x": [{"buckets": [4], "pad": 0}]}, "a `pad` and one bucket alone"),
         (
-            {"x": [{"buckets": [1, 2, 3, 4, 5]}, {"buckets": [6, 7, 8, 9]}]},
-            "make 20 combinations, and 16 is the most",
+            {"x": [{"buckets": [*range(1, 6)]}, {"buckets": [*range(6, 20)]}]},
+            "make 70 combinations, and 64 is the most",
         ),
+        ({"x": [{"pad": 0}]}, "needs `buckets`"),
+        ({"x": [{"buckets": [4], "sizes": [4]}]}, "need a `range`"),
+        ({"x": [{"range": [8, 8]}]}, "the smallest extent, at least 1, and a larger one"),
+        ({"x": [{"range": [0, 8]}]}, "the smallest extent, at least 1, and a larger one"),
+        ({"x": [{"range": [1, 8], "sizes": [9]}]}, "`sizes` outside of its range, 1 to 8"),
+        ({"x": [{"range": [1, 8], "weights": [1]}]}, "a weight above 0 for each"),
+        ({"x": [{"range": [1, 8], "count": 1}]}, "a `count` of at least 2"),
+        ({"x": [{"range": [1, 8], "buckets": [4, 8]}]}, "both `buckets` and a `range`"),
     ],
 )
 def test_what_no_buckets_are(shapes, words):
@@ -106,9 +124,77 @@ def test_what_no_buckets_are(shapes, words):
         _options(shapes)
 
 
+RANGES = st.tuples(st.integers(1, 40), st.integers(1, 400)).map(lambda r: (r[0], r[0] + r[1]))
+
+
+@given(RANGES, st.integers(2, 9), st.data())
+def test_buckets_of_a_range_hold_each_of_its_extents(ends, count, data):
+    least, most = ends
+    sizes = data.draw(st.lists(st.integers(least, most), max_size=4, unique=True))
+    axis = Buckets(range=ends, count=count, sizes=tuple(sizes))
+    assert 2 <= len(axis.buckets) <= count
+    assert axis.buckets == tuple(sorted(set(axis.buckets)))
+    assert axis.buckets[0] >= least
+    assert axis.buckets[-1] == most, "the largest input has a bucket"
+    assert set(axis.probes) <= set(axis.distribution)
+    assert sum(axis.distribution.values()) == pytest.approx(1.0)
+
+
+def _lost(buckets, axis):
+    """The share of time that padding takes, if time grows with the extent and a constant."""
+    pairs = ((min(b for b in buckets if b >= own), own) for own in axis.distribution)
+    shares = axis.distribution.values()
+    return sum(w * ((b + 4) / (own + 4) - 1) for (b, own), w in zip(pairs, shares, strict=True))
+
+
+@given(st.integers(2, 30), st.integers(2, 4), st.booleans())
+def test_no_other_buckets_lose_less(most, count, uneven):
+    sizes = (1, most // 2 + 1, most) if uneven and most > 2 else ()
+    axis = Buckets(range=(1, most), count=count, sizes=sizes, weights=(1.0, 5.0, 1.0)[: len(sizes)])
+    kept = len(axis.buckets)
+    smaller = {*range(1, 17), 24, *sizes}
+    others = itertools.combinations(sorted(own for own in smaller if own < most), kept - 1)
+    least = min(_lost((*other, most), axis) for other in others)
+    assert _lost(axis.buckets, axis) == pytest.approx(least)
+
+
+def test_frequent_sizes_are_buckets():
+    axis = Buckets(range=(1, 512), sizes=(77, 200, 12), weights=(5, 1, 1))
+    assert {12, 77, 200} < set(axis.buckets)
+    assert axis.probes == (12, 77, 200)
+    assert axis.pad == 0.0
+
+
+@pytest.mark.parametrize(
+    ("axis", "extent", "padded", "advice"),
+    [
+        ({"buckets": [1, 32, 128], "pad": 0}, 2, 32, "`range: [1, 128]`"),
+        ({"buckets": [32, 128], "pad": 0}, 1, 32, "`range: [1, 128]`"),
+    ],
+)
+def test_slow_padding_is_warned_of(axis, extent, padded, advice):
+    with structlog.testing.capture_logs() as logs:
+        warn_of_padding(_options({"x": [1, {**axis, "name": "length"}]}).shapes)
+    [entry] = logs
+    assert entry["event"] == "padding_is_slow"
+    assert (entry["extent"], entry["takes_the_time_of"]) == (extent, padded)
+    assert advice in entry["hint"]
+
+
+@pytest.mark.parametrize(
+    "axis", [{"buckets": [1, 2, 4, 8], "pad": 0}, {"buckets": [32, 128]}, {"range": [1, 512]}]
+)
+def test_other_buckets_are_not_warned_of(axis):
+    with structlog.testing.capture_logs() as logs:
+        warn_of_padding(_options({"x": [1, axis]}).shapes)
+    assert logs == []
+
+
 def test_options_with_shapes_travel_to_other_processes():
     length = Buckets(buckets=(64, 128), pad=0.0)
-    options = OnnxOptions(source="net.onnx", shapes={"ids": (1, 64), "mask": (1, length)})
+    width = Buckets(range=(3, 100), sizes=(4, 50), weights=(1.0, 2.0), name="width")
+    shapes = {"ids": (1, 64, width), "mask": (1, length)}
+    options = OnnxOptions(source="net.onnx", shapes=shapes)
     sent = json.loads(json.dumps(attrs.asdict(options)))
     assert converter().structure(sent, OnnxOptions) == options
 

@@ -38,7 +38,7 @@ def network_sentence(summary: RunView.Network) -> str:
         return f"network: not delivered; {result.failure}"
     doubt = "" if result.unverified is None else f"; {result.status}, since {result.unverified}"
     if summary.compared:
-        what = "network, one inference in each bucket" if result.buckets else "network"
+        what = f"network, one inference{result.each}" if result.buckets else "network"
         took = f"{duration(summary.seconds)}, from the comparison at the end{_beside(summary)}"
         return f"{what}: {took}{doubt}"
     compiled = "delivered, but not timed" if result.delivered else "not compiled yet"
@@ -160,7 +160,7 @@ def network_lines(network: NetworkResult) -> list[str]:
     if not network.rivals_reduced:
         others.update(network.rivals)
     times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in others.items())
-    what = "network, one inference in each bucket" if network.buckets else "network"
+    what = f"network, one inference{network.each}" if network.buckets else "network"
     if network.precision != FLOAT32:
         what += f", in {network.precision}"
     return [
@@ -271,7 +271,7 @@ def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
                 duration(bucket.untuned_seconds),
                 "-" if rival is None else f"{rival[0]} {duration(rival[1])}",
                 "-" if bucket.ratio is None else f"{bucket.ratio:.3f}",
-                f"{bucket.max_relative_error:.1e}",
+                "-" if bucket.max_relative_error is None else f"{bucket.max_relative_error:.1e}",
                 *([bucket.precision] if network.precision_summary else []),
             )
         )
@@ -302,13 +302,23 @@ def network_remarks(network: NetworkResult) -> list[str]:
     return [
         *filter(None, ["; ".join(filter(None, verified))]),
         *(
-            f"not measured, delivered with the {kernel} ({because}): {', '.join(names)}"
+            f"not measured, delivered with the {kernel} ({because}): {_some(names)}"
             for (kernel, because), names in guesses.items()
         ),
         *filter(None, [network.vectors]),
         *_footprint_lines(network),
         *(f"{name} left out: {why}" for name, why in network.left_out.items()),
     ]
+
+
+_MOST_NAMES = 12
+"""The largest number of operators that a line names."""
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of a list, and the number of others."""
+    others = len(names) - _MOST_NAMES
+    return ", ".join(names) if others <= 1 else f"{', '.join(names[:-others])} and {others} others"
 
 
 def _footprint_lines(network: NetworkResult) -> list[str]:

@@ -402,6 +402,13 @@ class NetworkResult(InferenceResult):
     failure: str | None = None
 
     @property
+    def each(self) -> str:
+        """Words after "one inference" that say of what shapes; empty if there is one shape."""
+        if any(bucket.latency_seconds is None for bucket in self.buckets):
+            return " of each size that was timed"
+        return " in each bucket" if self.buckets else ""
+
+    @property
     def delivered(self) -> bool:
         """Whether the folder holds a network that passed the comparison with its reference."""
         return self.folder is not None and self.failure is None

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
 import cattrs
+import structlog
 from chameleon_core.plugin_api import ConfigError
 
-MOST = 16
+log = structlog.get_logger()
+
+MOST = 64
 """Most combinations of extents in one pipeline. Each is a network to compile and verify."""
+
+_COUNT = 16
+"""Most buckets of a range, unless the pipeline file names another number."""
+
+_LEAST_GAIN = 0.01
+"""How much faster, on average, calls have to become for one more bucket of a range."""
+
+_FIXED = 4
+"""The time of a call that does not depend on its extent, such as the time to read weights. Its unit
+is the time for one element of the axis."""
+
+_SLOW = 2
+"""How many times their own extent inputs may be padded to without a warning."""
+
+_QUANTILES = (0.0, 0.4, 0.8, 1.0)
+"""Quantiles of a range's distribution at which the network is timed beside other frameworks."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -23,8 +43,15 @@ def _sorted(extents: Sequence[int]) -> tuple[int, ...]:
 
 
 def _extents(_: Any, __: Any, value: tuple[int, ...]) -> None:
-    if not value or min(value) < 1 or len(set(value)) < len(value):
+    if value and (min(value) < 1 or len(set(value)) < len(value)):
         raise ValueError(f"must be different whole numbers above 0, not {list(value)}")
+
+
+def _ends(_: Any, __: Any, value: tuple[int, int] | None) -> None:
+    if value is not None and not 1 <= value[0] < value[1]:
+        raise ValueError(
+            f"must be the smallest extent, at least 1, and a larger one, not {list(value)}"
+        )
 
 
 def _word(_: Any, __: Any, value: str | None) -> None:
@@ -37,16 +64,114 @@ class Buckets:
     """The extents that one axis of an input may have.
 
     Attributes:
-        buckets: The extents, ascending.
+        buckets: The extents for which the network is compiled, ascending. Chameleon chooses them if
+            there is a ``range``.
+        range: The smallest and the largest extent of an axis that may have any extent between them.
+        sizes: Extents that calls will have. By default, all extents of the range, whose logarithms
+            are evenly distributed.
+        weights: How often calls will have each extent of ``sizes``; by default, equally often.
+        count: The largest number of buckets that Chameleon chooses for the range.
         pad: The value that is appended to a smaller input, up to the next extent. None if inputs
-            must have one of the extents exactly.
+            must have one of the extents exactly. A range is padded with 0 by default.
         name: The name of the dimension, or None. Axes with the same name always have the same
             extent. Axes without a name that have the same ``buckets`` have the same extent too.
     """
 
-    buckets: tuple[int, ...] = attrs.field(converter=_sorted, validator=_extents)
+    buckets: tuple[int, ...] = attrs.field(default=(), converter=_sorted, validator=_extents)
+    range: tuple[int, int] | None = attrs.field(default=None, validator=_ends)
+    sizes: tuple[int, ...] = attrs.field(default=(), validator=_extents)
+    weights: tuple[float, ...] = ()
+    count: int = _COUNT
     pad: float | None = None
     name: str | None = attrs.field(default=None, validator=_word)
+
+    def __attrs_post_init__(self) -> None:
+        if self.range is None:
+            if not self.buckets:
+                raise ValueError("needs `buckets`, which are different whole numbers above 0")
+            if self.sizes or self.weights or self.count != _COUNT:
+                raise ValueError("has `sizes`, `weights` or `count`, which need a `range`")
+            return
+        least, most = self.range
+        if any(not least <= size <= most for size in self.sizes):
+            raise ValueError(f"has `sizes` outside of its range, {least} to {most}")
+        if len(self.weights) not in {0, len(self.sizes)} or any(w <= 0 for w in self.weights):
+            raise ValueError("must have a weight above 0 for each of its `sizes`")
+        if self.count < 2:  # noqa: PLR2004 - outputs are cut by how they differ between two
+            raise ValueError("must have a `count` of at least 2")
+        chosen = _spaced(self.distribution, most, self.count)
+        if self.buckets not in {(), chosen}:
+            raise ValueError("has both `buckets` and a `range`, which chooses buckets itself")
+        object.__setattr__(self, "buckets", chosen)
+        object.__setattr__(self, "pad", self.pad or 0.0)
+
+    @property
+    def distribution(self) -> dict[int, float]:
+        """The share of calls with each extent of a range, ascending by extent."""
+        if self.sizes:
+            shares = dict(zip(self.sizes, self.weights or [1.0] * len(self.sizes), strict=True))
+        else:
+            least, most = self.range or (1, 1)
+            shares = {extent: 1.0 / extent for extent in range(least, most + 1)}
+        total = sum(shares.values())
+        return {extent: shares[extent] / total for extent in sorted(shares)}
+
+    @property
+    def probes(self) -> tuple[int, ...]:
+        """The extents of a range at which the network is timed; none without a range."""
+        if self.range is None:
+            return ()
+        shares = self.distribution
+        sums = list(itertools.accumulate(shares.values()))
+        indices = (bisect.bisect_left(sums, quantile * sums[-1]) for quantile in _QUANTILES)
+        extents = list(shares)
+        return tuple(dict.fromkeys(extents[index] for index in indices))
+
+
+def _spaced(shares: Mapping[int, float], most: int, count: int) -> tuple[int, ...]:
+    """The buckets with which calls take the least time on average, at most ``count`` of them.
+
+    A call takes the time of its bucket, which grows with the bucket's extent. Each bucket has to
+    pay for its size on disk with ``_LEAST_GAIN``. Dynamic programming finds the best buckets among
+    multiples of 8 and the numbers below 16.
+    """
+    ends = _candidates(min(shares), most, set(shares) if len(shares) <= _COUNT else set())
+    # For calls up to each candidate: the sum of their shares, and of their shares over their times.
+    extents = sorted(shares)
+    places = [0, *(bisect.bisect_right(extents, end) for end in ends)]
+    calls = list(itertools.accumulate((shares[e] for e in extents), initial=0.0))
+    rates = list(itertools.accumulate((shares[e] / (e + _FIXED) for e in extents), initial=0.0))
+
+    def lost(first: int, last: int) -> float:
+        """The time that calls between two candidates lose if they are padded to the second."""
+        start, stop = places[first], places[last]
+        padded = (ends[last - 1] + _FIXED) * (rates[stop] - rates[start])
+        return padded - (calls[stop] - calls[start])
+
+    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ()), *[(math.inf, ())] * len(ends)]
+    choices = []
+    for used in range(1, min(count, len(ends)) + 1):
+        best = [(math.inf, ())] + [
+            min(
+                (best[first][0] + lost(first, last), (*best[first][1], ends[last - 1]))
+                for first in range(last)
+            )
+            for last in range(1, len(ends) + 1)
+        ]
+        loss, buckets = best[-1]
+        if used > 1:
+            choices.append((loss + _LEAST_GAIN * used, buckets))
+    return min(choices)[1]
+
+
+def _candidates(least: int, most: int, sizes: Collection[int]) -> list[int]:
+    """Extents that buckets of a range may have, ascending; the last one is the largest extent."""
+    extents = {*sizes, most, *range(least, min(most, 16))}
+    extent = 16
+    while extent < most:
+        extents.add(extent)
+        extent += max(8, 2 ** (extent.bit_length() - 1) // 8)
+    return sorted(extent for extent in extents if least <= extent <= most)
 
 
 Shape = Sequence[int | Buckets]
@@ -79,16 +204,26 @@ class Dimension:
         name: The name of the dimension in the pipeline file, or None.
         buckets: The extents of the dimension, ascending.
         axes: The axes that have this dimension.
+        probes: Extents at which the network is timed instead of each bucket; none without a range.
     """
 
     name: str | None
     buckets: tuple[int, ...]
     axes: tuple[Axis, ...]
+    probes: tuple[int, ...] = ()
+
+    def bucket_of(self, extent: int) -> int:
+        """The bucket that inputs of an extent are padded to."""
+        return self.buckets[bisect.bisect_left(self.buckets, extent)]
 
     @property
     def padded(self) -> bool:
         """Whether inputs that are smaller along this dimension may be padded to its next extent."""
         return self.axes[0].pad is not None
+
+    def takes(self, extent: int) -> bool:
+        """Whether inputs of an extent are computed: in a bucket of their own, or padded."""
+        return extent in self.buckets or (self.padded and 0 < extent < self.buckets[-1])
 
     def __str__(self) -> str:
         return self.name or str(self.axes[0])
@@ -131,7 +266,23 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
             f"{axes[0]} has a `pad` and one bucket alone",
             hint="Name at least two: Chameleon cuts outputs by how they differ between them.",
         )
-    return Dimension(name=first.name, buckets=first.buckets, axes=axes)
+    return Dimension(name=first.name, buckets=first.buckets, axes=axes, probes=first.probes)
+
+
+def warn_of_padding(shapes: Mapping[str, Shape]) -> None:
+    """Warn of dimensions whose inputs may be padded to more than twice their extent."""
+    for dimension in dimensions_of(shapes):
+        gaps = itertools.pairwise((0, *dimension.buckets) if dimension.padded else ())
+        below, above = max(gaps, key=lambda gap: gap[1] / (gap[0] + 1), default=(0, 1))
+        if above > _SLOW * (below + 1) and not dimension.probes:
+            log.warning(
+                "padding_is_slow",
+                dimension=str(dimension),
+                extent=below + 1,
+                takes_the_time_of=above,
+                hint=f"Write `range: [1, {dimension.buckets[-1]}]` instead of `buckets`, and "
+                "Chameleon chooses enough of them.",
+            )
 
 
 def check_shapes(shapes: Mapping[str, Shape]) -> None:

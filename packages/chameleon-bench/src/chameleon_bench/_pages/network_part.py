@@ -59,8 +59,8 @@ def _buckets(network: NetworkResult) -> Table:
         ("median", lambda bucket: words.in_seconds(bucket.latency_seconds)),
         ("best rival", _rival),
         ("ratio", lambda bucket: "-" if bucket.ratio is None else f"{bucket.ratio:.2f}"),
-        ("error", lambda bucket: f"{bucket.max_relative_error:.1e}"),
-        ("compiled in", lambda bucket: f"{bucket.seconds:.1f} s"),
+        ("error", lambda bucket: _error(bucket.max_relative_error)),
+        ("compiled in", lambda bucket: f"{bucket.seconds:.1f} s" if bucket.seconds else "-"),
         *chosen,
     )
 

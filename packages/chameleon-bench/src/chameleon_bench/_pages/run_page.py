@@ -208,7 +208,7 @@ def facts_of(record: RunRecord) -> list[Fact]:
     facts = []
     network = record.network
     if network.latency_seconds is not None:
-        name = "one inference in each bucket" if network.buckets else "one inference"
+        name = f"one inference{network.each}"
         facts.append(Fact(name=name, value=words.in_seconds(network.latency_seconds)))
     elif len(record.tasks) == 1 and (best := record.tasks[0].best_seconds) is not None:
         flop = record.tasks[0].task.flop
@@ -227,8 +227,7 @@ def facts_of(record: RunRecord) -> list[Fact]:
 
 def _of_network(record: RunRecord, latency: float) -> list[str]:
     network = record.network
-    several = " in each bucket" if network.buckets else ""
-    sentence = f"One inference{several} takes {words.in_seconds(latency)}"
+    sentence = f"One inference{network.each} takes {words.in_seconds(latency)}"
     rival = network.fastest_rival
     if rival is not None:
         name, seconds = rival

@@ -103,51 +103,105 @@ class PaddingTest:
 
 
 def padding_tests(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
-    """Choose input extents between two buckets, for each padded dimension and for all of them."""
-    between: dict[int, tuple[int, int]] = {}
+    """Choose input extents between two buckets, for each padded dimension and for all of them.
+
+    In a range, they are the extents at which the network is timed.
+    """
+    probes = _probes(dimensions)
+    if probes:
+        return [test for test in probes if test.words]
+    between: dict[int, int] = {}
     for index, dimension in enumerate(dimensions):
-        pair = _between(dimension.buckets) if dimension.padded else None
-        if pair is not None:
-            between[index] = pair
+        extent = _between(dimension.buckets) if dimension.padded else None
+        if extent is not None:
+            between[index] = extent
     groups = [[index] for index in between] + ([list(between)] if len(between) > 1 else [])
-    result = []
-    for group in groups:
-        pairs = [
-            between[index] if index in group else (dimension.buckets[0], dimension.buckets[0])
-            for index, dimension in enumerate(dimensions)
-        ]
-        asked, padded = zip(*pairs, strict=True)
-        words = [f"{dimensions[index]} {asked[index]} padded to {padded[index]}" for index in group]
-        result.append(PaddingTest(asked=asked, padded=padded, words=" and ".join(words)))
-    return result
+    smallest = {index: dimension.buckets[0] for index, dimension in enumerate(dimensions)}
+    return [
+        padding_test(
+            dimensions, tuple((smallest | {index: between[index] for index in group}).values())
+        )
+        for group in groups
+    ]
+
+
+def padding_test(
+    dimensions: Sequence[Dimension], asked: tuple[int, ...], **facts: Any
+) -> PaddingTest:
+    """A test of inputs with some extents, of which the words say which ones are padded."""
+    padded = tuple(map(Dimension.bucket_of, dimensions, asked))
+    words = [
+        f"{dimension} {own} padded to {bucket}"
+        for dimension, own, bucket in zip(dimensions, asked, padded, strict=True)
+        if own != bucket
+    ]
+    return PaddingTest(asked=asked, padded=padded, words=" and ".join(words), **facts)
+
+
+def timed_extents(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
+    """The extents at which a network is timed beside other frameworks, in addition to its buckets.
+
+    A network with a range is timed at these extents alone. Otherwise, it is the middle of the
+    widest gap between buckets.
+    """
+    return _probes(dimensions) or padding_tests(dimensions)[-1:]
+
+
+def _probes(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
+    """Tests at the probes of ranges, from the smallest to the largest; none without a range."""
+    probes = [dimension.probes or dimension.buckets[-1:] for dimension in dimensions]
+    if not any(dimension.probes for dimension in dimensions):
+        return []
+    turns = range(max(map(len, probes)))
+    extents = [tuple(own[min(turn, len(own) - 1)] for own in probes) for turn in turns]
+    return [padding_test(dimensions, asked) for asked in extents]
 
 
 def all_padding_tests(bucketed: BucketedNetwork) -> list[PaddingTest]:
-    """``padding_tests``, and the ends and branches of each gap between the extents of buckets."""
+    """``padding_tests``, and the ends and branches of each gap between the extents of buckets.
+
+    A range may have many gaps, so Chameleon tests the ends of its first and last gap alone.
+    """
     dimensions = bucketed.dimensions
     smallest = tuple(dimension.buckets[0] for dimension in dimensions)
     tests = {test.asked: test for test in padding_tests(dimensions)}
     for index, dimension in enumerate(dimensions):
-        gaps = itertools.pairwise((0, *dimension.buckets)) if dimension.padded else ()
-        for below, above in gaps:
-            extents = range(below + 1, above)
-            branches = bucketed.branch_extents(index, extents) if extents else set()
-            for extent in sorted({*extents[:1], *extents[-1:], *branches}):
-                asked, padded = (
-                    (*smallest[:index], own, *smallest[index + 1 :]) for own in (extent, above)
-                )
-                words = f"{dimension} {extent} padded to {above}"
-                test = PaddingTest(asked=asked, padded=padded, words=words, required=False)
-                tests.setdefault(asked, test)
+        if not dimension.padded:
+            continue
+        every = (
+            range(below + 1, above) for below, above in itertools.pairwise((0, *dimension.buckets))
+        )
+        gaps = [gap for gap in every if gap]
+        if dimension.probes:
+            extents, gaps = _branches(bucketed, index), [*gaps[:1], *gaps[-1:]]
+        else:
+            extents = {e for gap in gaps for e in bucketed.branch_extents(index, gap)}
+        extents |= {end for gap in gaps for end in (gap[0], gap[-1])}
+        for extent in extents.difference(dimension.buckets):
+            asked = (*smallest[:index], extent, *smallest[index + 1 :])
+            test = padding_test(dimensions, asked, required=False)
+            tests.setdefault(asked, test)
     return sorted(tests.values(), key=lambda test: (test.padded, test.asked))
 
 
-def _between(buckets: Sequence[int]) -> tuple[int, int] | None:
-    """The middle of the widest gap between extents, and the extent above it; None without a gap."""
+def _branches(bucketed: BucketedNetwork, dimension: int) -> set[int]:
+    """The extents on both sides of each branch in a range, from one export for each branch."""
+    extents: set[int] = set()
+    end = bucketed.dimensions[dimension].buckets[-1]
+    while end > 1:
+        branches = bucketed.branch_extents(dimension, range(1, end))
+        extents |= branches
+        # Below a branch, the network may have others, which this export did not meet.
+        end = min(branches, default=0)
+    return extents
+
+
+def _between(buckets: Sequence[int]) -> int | None:
+    """The middle of the widest gap between extents, or None without a gap."""
     gaps = [(below, above) for below, above in itertools.pairwise(buckets) if above - below > 1]
     if not gaps and buckets[0] > 1:
         gaps = [(0, buckets[0])]
     if not gaps:
         return None
     below, above = max(gaps, key=lambda gap: (gap[1] - gap[0], gap))
-    return (below + above) // 2, above
+    return (below + above) // 2

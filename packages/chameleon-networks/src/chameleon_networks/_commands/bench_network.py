@@ -60,6 +60,12 @@ MOST = 64
     help="Duration of a turn with --streams or --neighbours.",
 )
 @click.option(
+    "--at",
+    multiple=True,
+    metavar="NAME=N",
+    help="Time inputs of this size: batch=2,length=77. May be repeated. [default: each bucket]",
+)
+@click.option(
     "--profile", is_flag=True, help="Time each kernel in the network and alone, and no rivals."
 )
 @trust_option
@@ -74,6 +80,7 @@ def command(
     streams: tuple[str, ...],
     neighbours: int,
     seconds: float,
+    at: tuple[str, ...],
     profile: bool,
     trust_source: bool,
     as_json: bool,
@@ -82,7 +89,8 @@ def command(
 
     Every framework runs in its own process, started as users start it, and the turns of all
     processes alternate. The output shows medians over the turns with 95 % bootstrap intervals. A
-    network for several shapes is timed in each bucket of shapes.
+    network for several shapes is timed in each bucket of shapes, or at the sizes of --at. For a
+    range, the default is a few sizes of the range.
 
     A framework that computes in another precision by default runs the network in both precisions.
     With --precision, frameworks run it in float32, and in int8, bfloat16, float16 or the precision
@@ -121,6 +129,7 @@ def command(
         neighbours=neighbours,
         rounds=rounds,
         seconds=seconds,
+        at=at,
     )
     times = network_times.timed(folder, timing, trust_source=trust_source)
     network_times.show(timing, times, as_json=as_json)

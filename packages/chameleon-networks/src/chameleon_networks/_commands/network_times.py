@@ -15,12 +15,15 @@ from chameleon_cli.api import duration, print_table, results_alone
 from chameleon_core.api import NetworkResult, RunView, words
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
+from chameleon_networks._artifact.dispatch import padding_test, timed_extents
 from chameleon_networks._commands.runs import delivered_in, network_of, threads_of
 from chameleon_networks._comparison.comparison import Compared, FrameworkTimes, compare_networks
 from chameleon_networks._comparison.reduced_precision import ComputedPrecision
 from chameleon_networks._frameworks import AS_IT_COMES
+from chameleon_networks._frontends.bucketed import ShapeFrontend
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._shapes import Dimension
 from chameleon_networks._throughput.comparison import ThroughputRequest, measure_throughput
 from chameleon_networks._throughput.model_files import FRAMEWORKS
 
@@ -40,6 +43,7 @@ class Timing:
         neighbours: Number of busy processes that run beside each timed network.
         rounds: Number of turns of each network. None means the default.
         seconds: Duration of one turn with clients, in seconds.
+        at: Sizes of inputs, such as ``batch=2,length=77``. Empty for each bucket.
     """
 
     rivals: tuple[str, ...] | None
@@ -49,6 +53,7 @@ class Timing:
     neighbours: int
     rounds: int | None
     seconds: float
+    at: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -57,8 +62,8 @@ class Timed:
 
     Attributes:
         folder: The absolute path of the run folder.
-        buckets: The results by the name of the bucket of shapes. A network for one shape has an
-            empty name.
+        buckets: The results by the name of the bucket, or by the size and what it is padded to. A
+            network for one shape has an empty name.
     """
 
     folder: Path
@@ -74,8 +79,8 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
             threads = threads_of(run)
         delivered = delivered_in(folder)
         buckets = {
-            bucket: _bucket_times(frontend, timing, delivered, bucket, threads)
-            for bucket, frontend in work.by_bucket.items()
+            size.name: _times_at(size, timing, delivered, threads)
+            for size in _sizes(work, timing.at)
         }
     return Timed(folder=folder.absolute(), threads=threads, buckets=buckets)
 
@@ -97,18 +102,75 @@ def show(timing: Timing, times: Timed, *, as_json: bool) -> None:
             _show_times(summary)
 
 
-def _bucket_times(
-    frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
-) -> Summary:
-    """The times of each network in one bucket of shapes, or its figures with clients."""
-    network = frontend.network
+@attrs.frozen(kw_only=True)
+class _Size:
+    """A size of inputs to time a network at.
+
+    Attributes:
+        name: The name of the size in results.
+        bucket: The name of the bucket that computes inputs of the size.
+        frontend: The frontend of that bucket.
+        network: The network for inputs of the size.
+    """
+
+    name: str
+    bucket: str
+    frontend: NetworkFrontend
+    network: ImportedNetwork
+
+
+def _sizes(work: ShapeFrontend, at: Sequence[str]) -> list[_Size]:
+    """The sizes to time: those that are asked for, or the buckets, or the probes of ranges."""
+    bucketed = None if isinstance(work, NetworkFrontend) else work.network
+    if bucketed is None or not (at or bucketed.is_open):
+        if at:
+            raise ConfigError(
+                "the network has one shape, and --at is for several", hint="Leave out --at."
+            )
+        return [
+            _Size(name=name, bucket=name, frontend=frontend, network=frontend.network)
+            for name, frontend in work.by_bucket.items()
+        ]
+    dimensions = bucketed.dimensions
+    probes = [padding_test(dimensions, _extents(dimensions, size)) for size in at]
+    names = {bucket.extents: bucket.name for bucket, _ in bucketed.networks}
+    sizes = []
+    for probe in probes or timed_extents(dimensions):
+        bucket = names[probe.padded]
+        network = bucketed.with_extents(probe.asked)
+        frontend = work.by_bucket[bucket]
+        name = probe.words or bucket
+        sizes.append(_Size(name=name, bucket=bucket, frontend=frontend, network=network))
+    return sizes
+
+
+def _extents(dimensions: Sequence[Dimension], size: str) -> tuple[int, ...]:
+    """Read the extent of each dimension from a value of --at, such as ``batch=2,length=77``."""
+    pairs = [part.partition("=") for part in size.split(",")]
+    written = {name.strip(): extent.strip() for name, _, extent in pairs}
+    known = {str(dimension): dimension for dimension in dimensions}
+    example = ",".join(f"{name}={own.buckets[-1]}" for name, own in known.items())
+    hint = f"Write for instance --at '{example}'."
+    if written.keys() != known.keys() or not all(text.isdecimal() for text in written.values()):
+        raise ConfigError(f"--at needs a number for {', '.join(known)}, not {size!r}", hint=hint)
+    extents = {name: int(text) for name, text in written.items()}
+    for name, extent in extents.items():
+        if not known[name].takes(extent):
+            buckets = ", ".join(map(str, known[name].buckets))
+            raise ConfigError(f"no bucket takes {name} {extent}; there are {buckets}", hint=hint)
+    return tuple(extents[name] for name in known)
+
+
+def _times_at(size: _Size, timing: Timing, delivered: Path, threads: int) -> Summary:
+    """The times of each network for inputs of a size, or its figures with clients."""
+    network = size.network
     compared = Compared(
         network=network,
         ours={OURS: delivered},
-        bucket=bucket,
+        bucket=size.bucket,
         names=_rivals(network, timing),
         precisions=timing.precisions,
-        calibrate=timing.calibrate or frontend.calibrate,
+        calibrate=timing.calibrate or size.frontend.calibrate,
         threads=threads,
         rounds=timing.rounds or (5 if timing.streams else 15),
     )

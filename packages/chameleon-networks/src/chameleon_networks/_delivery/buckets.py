@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -17,9 +18,11 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import chosen_types, types_in_words
 
 from chameleon_networks._artifact.dispatch import (
+    PaddingTest,
     all_padding_tests,
     dispatch_table,
     padding_tests,
+    timed_extents,
 )
 from chameleon_networks._artifact.load import Manifest
 from chameleon_networks._artifact.shared_weights import share_weights
@@ -39,17 +42,31 @@ from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes,
 from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
-from chameleon_networks._importers.imported_network import BucketedNetwork
+from chameleon_networks._importers.imported_network import BucketedNetwork, ImportedNetwork
 
 Results = Mapping[str, NetworkResult]
 """The result of each bucket, by the name of the bucket."""
 
+Padded = Sequence[tuple[PaddingTest, NetworkResult]]
+"""Extents between those of two buckets, each with its result."""
+
 
 def summed(
-    bucketed: BucketedNetwork, results: Results, called: Mapping[str, Mapping[str, str]]
+    bucketed: BucketedNetwork,
+    results: Results,
+    called: Mapping[str, Mapping[str, str]],
+    between: Padded = (),
 ) -> NetworkResult:
-    """Sum the results of one inference in each bucket, and keep a row for each bucket."""
+    """Sum the results of one inference in each bucket, and keep a row for each bucket.
+
+    Inferences with padded inputs have rows too. The network of a range is timed at some extents
+    alone, so its times are sums over these.
+    """
     every = list(results.values())
+    timed = every
+    if bucketed.is_open:
+        with_between = [*every, *(result for _, result in between)]
+        timed = [own for own in with_between if own.latency_seconds is not None] or every
     left_out = {
         name: f"bucket {bucket}: {why}"
         for bucket, result in results.items()
@@ -77,16 +94,19 @@ def summed(
         for task in result.unmeasured:
             name = names.get(task.name, task.name)
             unmeasured.setdefault(name, attrs.evolve(task, name=name))
+    for probe, result in between:
+        shapes = bucketed.with_extents(probe.asked).shapes
+        rows.append(NetworkResult.Bucket.of(result, name=probe.words, shapes=shapes))
     whole = NetworkResult(
-        latency_seconds=_sum(result.latency_seconds for result in every),
-        untuned_seconds=_sum(result.untuned_seconds for result in every),
+        latency_seconds=_sum(result.latency_seconds for result in timed),
+        untuned_seconds=_sum(result.untuned_seconds for result in timed),
         rivals={
-            name: sum(result.rivals[name] for result in every)
-            for name in every[0].rivals
-            if all(name in result.rivals for result in every)
+            name: sum(result.rivals[name] for result in timed)
+            for name in timed[0].rivals
+            if all(name in result.rivals for result in timed)
         },
-        rivals_precision=every[0].rivals_precision,
-        rivals_reduced=sum_reduced_times(every),
+        rivals_precision=timed[0].rivals_precision,
+        rivals_reduced=sum_reduced_times(timed),
         max_relative_error=max(result.max_relative_error or 0.0 for result in every),
         reference=every[0].reference,
         disagreement=_each({name: result.disagreement for name, result in results.items()}),
@@ -124,7 +144,11 @@ def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
 
 def _each(sentences: Mapping[str, str | None]) -> str | None:
     """Join the sentences about buckets to one; None if there are none."""
-    parts = (f"bucket {name}: {words}" for name, words in sentences.items() if words)
+    buckets: dict[str, list[str]] = {}
+    for name, words in sentences.items():
+        if words:
+            buckets.setdefault(words, []).append(name)
+    parts = (f"bucket {', '.join(names)}: {words}" for words, names in buckets.items())
     return "; ".join(parts) or None
 
 
@@ -136,7 +160,7 @@ def _sum(seconds: Iterable[float | None]) -> float | None:
 
 def _layouts(rows: Iterable[NetworkResult.Bucket]) -> NetworkResult.Layout:
     """The layout of each bucket, with a sentence about all of them."""
-    chosen = {row.name: row.layout for row in rows}
+    chosen = {row.name: row.layout for row in rows if row.layout}
     if len(set(chosen.values())) == 1:
         summary = f"{next(iter(chosen.values()))} in each bucket"
     else:
@@ -191,13 +215,31 @@ def delivered(
         replace(whole, delivery.folder)
     seconds = time.perf_counter() - started
     log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
+    between: Padded = ()
     if bucketed.options.compare:
-        results = {name: bucket.timed(delivery.folder) for name, bucket in buckets.items()}
-    result = attrs.evolve(summed(bucketed, results, called), delivered_seconds=seconds)
+        results, between = _timed(bucketed, buckets, delivery.folder)
+    total = summed(bucketed, results, called, between)
+    result = attrs.evolve(total, delivered_seconds=seconds)
     if result.precision_summary:
         manifest["precision"] = precision_facts(result)
     write_manifest(delivery.folder, {**manifest, "latency": result.to_json()})
     return attrs.evolve(result, folder=str(delivery.folder))
+
+
+def _timed(
+    bucketed: BucketedNetwork, buckets: Mapping[str, _Bucket], folder: Path
+) -> tuple[dict[str, NetworkResult], Padded]:
+    """Time the network in its buckets and between them, or only at the probes of ranges."""
+    results = {name: bucket.result for name, bucket in buckets.items()}
+    probes = {probe.asked: probe for probe in timed_extents(bucketed.dimensions)}
+    names = {bucket.extents: bucket.name for bucket, _ in bucketed.networks}
+    for extents, name in names.items():
+        if probes.pop(extents, None) is not None or not bucketed.is_open:
+            results[name] = buckets[name].timed(folder)
+    return results, [
+        (probe, buckets[names[probe.padded]].timed(folder, bucketed.with_extents(asked)))
+        for asked, probe in probes.items()
+    ]
 
 
 @attrs.define(eq=False)
@@ -239,13 +281,21 @@ class _Bucket:
         seconds = time.perf_counter() - start_time
         self.result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
 
-    def timed(self, folder: Path) -> NetworkResult:
-        """Time the delivered network, which chooses the bucket at each call, beside its rivals."""
+    def timed(self, folder: Path, padded: ImportedNetwork | None = None) -> NetworkResult:
+        """Time the delivered network, which chooses the bucket at each call, beside its rivals.
+
+        The inputs are those of the bucket, or of a network whose inputs are padded to the bucket.
+        """
+        settled, result = copy.copy(self.settled), self.result
+        settled.network = padded or settled.network
         with contextlib.ExitStack() as stack:
-            steps = DeliverySteps(self.settled, self.delivery, stack)
+            steps = DeliverySteps(settled, self.delivery, stack)
             steps.kernels = self.kernels
             ours = stack.enter_context(steps.running(folder))
-            return steps.timed(self.result, ours)
+            if padded is not None:
+                verdict = steps.expected.verdict(ours.outputs)
+                result = attrs.evolve(result, max_relative_error=verdict.max_relative_error)
+            return steps.timed(result, ours)
 
 
 def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:

@@ -22,7 +22,7 @@ from chameleon_networks._importers.imported_network import BucketedNetwork, Buck
 from chameleon_networks._importers.options import NetworkOptions
 from chameleon_networks._importers.sources import network_of
 from chameleon_networks._precision.section import Precision
-from chameleon_networks._shapes import dimensions_of
+from chameleon_networks._shapes import Bucket, dimensions_of
 
 
 class BucketedFrontend(Frontend):
@@ -62,7 +62,7 @@ class BucketedFrontend(Frontend):
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
         checks: Facts = {}
-        for bucket, network in self.networks:
+        for bucket, network in self._checked:
             before = None if earlier is None else earlier["buckets"].get(bucket.name)
             try:
                 checked = network.check(target, threads, before)
@@ -72,6 +72,9 @@ class BucketedFrontend(Frontend):
                 checks[bucket.name] = checked
         if not checks:
             return None
+        for _, network in self.networks:
+            # They are known by the weights' digests, and all buckets have the same weights.
+            network.network.cancellations = self._checked[-1][1].network.cancellations
         padding = check_padding(self.network, threads) if earlier is None else earlier["padding"]
         self.network.padding_checked = True
         return {
@@ -79,6 +82,11 @@ class BucketedFrontend(Frontend):
             "padding": padding,
             "summary": "; ".join([*_summaries(checks), *padding]),
         }
+
+    @property
+    def _checked(self) -> list[tuple[Bucket, NetworkFrontend]]:
+        """The buckets that are checked before tuning: of a range, the smallest and the largest."""
+        return [self.networks[0], self.networks[-1]] if self.network.is_open else self.networks
 
     def decide(self, trials: Frontend.Trials) -> Facts | None:
         shared = _Share(trials, len(self.networks))

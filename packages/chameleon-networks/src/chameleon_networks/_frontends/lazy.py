@@ -24,7 +24,7 @@ from chameleon_networks._importers.options import NetworkOptions
 from chameleon_networks._importers.source_checks import check_source
 from chameleon_networks._importers.sources import network_of
 from chameleon_networks._precision.section import Precision
-from chameleon_networks._shapes import buckets_of, dimensions_of
+from chameleon_networks._shapes import buckets_of, dimensions_of, warn_of_padding
 
 if TYPE_CHECKING:
     from chameleon_networks._frontends.bucketed import ShapeFrontend
@@ -68,6 +68,7 @@ class LazyFrontend(Frontend):
 
     def check_source(self) -> None:
         check_source(self._options)
+        warn_of_padding(self._options.shapes)
         if self._precision is not None and self._precision.calibrate is not None:
             named_object(self._precision.calibrate, "calibrate")
 
@@ -77,6 +78,8 @@ class LazyFrontend(Frontend):
     def check(
         self, target: str, threads: int, earlier: Mapping[str, Any] | None
     ) -> dict[str, Any] | None:
+        if earlier is None:
+            warn_of_padding(self._options.shapes)
         return self.work.check(target, threads, earlier)
 
     def decide(self, trials: Frontend.Trials) -> dict[str, Any] | None:

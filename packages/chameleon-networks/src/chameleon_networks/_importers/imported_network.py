@@ -272,6 +272,11 @@ class BucketedNetwork:
             (bucket, self._with_shapes(bucket)) for bucket in buckets_of(options.shapes)
         ]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a dimension is a range, whose buckets Chameleon chose."""
+        return any(dimension.probes for dimension in self.dimensions)
+
     def _with_shapes(self, bucket: Bucket) -> ImportedNetwork:
         """The network for the shapes of a bucket, which is made once and shares the source."""
         if bucket.extents not in self._known:

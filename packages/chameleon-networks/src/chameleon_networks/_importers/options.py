@@ -94,7 +94,7 @@ class NetworkOptions:
         dict,
         "shapes of inputs by name, if the file leaves them open or to replace the example's. "
         "An extent {buckets: [64, 128]} makes a network for each; with `pad: 0`, inputs "
-        "between them are padded with 0",
+        "between them are padded with 0. {range: [1, 512]} chooses buckets itself",
         lambda _, __, value: check_shapes(value),
     )
 

@@ -319,10 +319,9 @@ def _network_lines(network: NetworkResult) -> list[str]:
         doubts.append(f"The network is {network.status}, since {network.unverified}.")
     if network.latency_seconds is None:
         return [*doubts, "It is not timed."] if doubts else [_UNTIMED]
-    each = " in each bucket" if network.buckets else ""
     dtype = "" if network.precision == FLOAT32 else f", in {network.precision}"
     took = in_seconds(network.latency_seconds, FORM)
-    lines = [*doubts, f"The network takes {took} for one inference{each}{dtype}."]
+    lines = [*doubts, f"The network takes {took} for one inference{network.each}{dtype}."]
     rival, ratio = network.fastest_rival, network.ratio
     others = [
         f"{name} {in_seconds(seconds, FORM)}"

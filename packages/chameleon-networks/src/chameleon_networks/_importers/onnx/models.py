@@ -51,8 +51,8 @@ def onnx_models(folder: Path, file: str) -> Iterator[PresetRecord]:
             shapes[name] = chosen
     if shapes:
         reason = (
-            "The file leaves axes open. Write your extents, or several for one axis, such as "
-            "{buckets: [1, 8]}."
+            "The file leaves axes open. Write your extents, or several for one axis: "
+            "{buckets: [1, 8]} or {range: [1, 512]}."
         )
         yield offered_network(file, {"onnx": {"source": file, "shapes": shapes}}, reason)
     else:
@@ -298,7 +298,7 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
         raise ConfigError(
             f"the shape of input {listed}",
             hint=f"Fix it: `model: {{onnx: {{source: {file}, shapes: {{{', '.join(chosen)}}}}}}}`. "
-            "Several extents of an axis are `{buckets: [1, 8]}`.",
+            "Several extents of an axis are `{buckets: [1, 8]}` or `{range: [1, 512]}`.",
         )
 
 
