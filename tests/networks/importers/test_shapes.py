@@ -116,7 +116,7 @@ def test_axes_of_the_same_extents_or_name_vary_together():
         ({"x": [{"range": [1, 8], "sizes": [9]}]}, "`sizes` outside of its range, 1 to 8"),
         ({"x": [{"range": [1, 8], "weights": [1]}]}, "a weight above 0 for each"),
         ({"x": [{"range": [1, 8], "count": 1}]}, "a `count` of at least 2"),
-        ({"x": [{"range": [1, 8], "buckets": [4, 8]}]}, "both `buckets` and a `range`"),
+        ({"x": [{"range": [1, 8], "buckets": [4, 7]}]}, "several `buckets` up to 8"),
     ],
 )
 def test_what_no_buckets_are(shapes, words):
@@ -197,6 +197,9 @@ def test_options_with_shapes_travel_to_other_processes():
     options = OnnxOptions(source="net.onnx", shapes=shapes)
     sent = json.loads(json.dumps(attrs.asdict(options)))
     assert converter().structure(sent, OnnxOptions) == options
+    sent["shapes"]["ids"][2]["buckets"] = [10, 100]
+    known = converter().structure(sent, OnnxOptions)
+    assert known.shapes["ids"][2].buckets == (10, 100), "buckets of an earlier version stay"
 
 
 def test_examples_are_cropped_or_repeated(source):

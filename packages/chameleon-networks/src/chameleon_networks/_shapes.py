@@ -64,8 +64,8 @@ class Buckets:
     """The extents that one axis of an input may have.
 
     Attributes:
-        buckets: The extents for which the network is compiled, ascending. Chameleon chooses them if
-            there is a ``range``.
+        buckets: The extents for which the network is compiled, ascending. For a ``range``,
+            Chameleon chooses them if they are not given.
         range: The smallest and the largest extent of an axis that may have any extent between them.
         sizes: Extents that calls will have. By default, all extents of the range, whose logarithms
             are evenly distributed.
@@ -99,10 +99,11 @@ class Buckets:
             raise ValueError("must have a weight above 0 for each of its `sizes`")
         if self.count < 2:  # noqa: PLR2004 - outputs are cut by how they differ between two
             raise ValueError("must have a `count` of at least 2")
-        chosen = _spaced(self.distribution, most, self.count)
-        if self.buckets not in {(), chosen}:
-            raise ValueError("has both `buckets` and a `range`, which chooses buckets itself")
-        object.__setattr__(self, "buckets", chosen)
+        # The file of a run keeps the buckets, which another version might choose otherwise.
+        buckets = self.buckets or _spaced(self.distribution, most, self.count)
+        if buckets[-1] != most or len(buckets) == 1:
+            raise ValueError(f"must have several `buckets` up to {most}, the end of its range")
+        object.__setattr__(self, "buckets", buckets)
         object.__setattr__(self, "pad", self.pad or 0.0)
 
     @property
@@ -298,7 +299,8 @@ def check_shapes(shapes: Mapping[str, Shape]) -> None:
         raise ConfigError(
             f"the buckets of {', '.join(map(str, dimensions))} make {count} combinations, and "
             f"{MOST} is the most there can be",
-            hint="Name fewer buckets, or give axes that vary together the same `name`.",
+            hint="Name fewer buckets, give a range a smaller `count`, or give axes that vary "
+            "together the same `name`.",
         )
 
 
