@@ -4,10 +4,13 @@ import json
 import re
 import shutil
 import sqlite3
+import sys
 
 import attrs
+import click
 import numpy as np
 import pytest
+from chameleon_bench._commands import compare
 from chameleon_bench._runs.comparison import (
     ComparedOperator,
     ComparedRun,
@@ -137,6 +140,59 @@ def test_what_cannot_be_compared_is_a_sentence(few, tmp_path, capsys, case):
     printed = capsys.readouterr()
     assert not printed.out
     assert said in printed.err
+
+
+PAIR = {"first": "old", "second": "new", "network": None, "ratio": None, "low": None, "high": None}
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [
+        ({"network": 1.0}, "not slower"),
+        ({"network": 1 / 1.04}, "slower"),
+        ({"ratio": 1 / 1.04, "low": 1 / 1.06, "high": 1 / 1.035}, "slower"),
+        ({"ratio": 1 / 1.04, "low": 1 / 1.06, "high": 1 / 1.01}, "undecided"),
+        ({"ratio": 1.0, "low": 1 / 1.02, "high": 1.01}, "not slower"),
+        ({"ratio": 1 / 1.2}, "slower"),
+    ],
+)
+def test_recorded_times_are_judged_by_their_interval(times, verdict):
+    answer = compare._recorded({**PAIR, **times}, 0.03)
+    assert answer["verdict"] == verdict
+    assert "recorded, and not taken side by side" in answer["reason"]
+
+
+def test_without_recorded_times_nothing_is_judged():
+    with pytest.raises(RunFolderError, match="no network and no operator that both timed"):
+        compare._recorded(PAIR, 0.03)
+
+
+def test_networks_are_timed_side_by_side_by_the_package_of_networks(few, many, monkeypatch):
+    asked = {}
+
+    @click.command()
+    @click.argument("folder", type=click.Path())
+    @click.option("--against")
+    @click.option("--fail-if-slower")
+    @click.option("--trust-source", is_flag=True)
+    @click.option("--json", "as_json", is_flag=True)
+    def gate(**options):
+        asked.update(options)
+        sys.exit(ExitCode.UNDECIDED)
+
+    monkeypatch.setattr(compare, "_gate_command", lambda: gate)
+    status = command_line(["compare", str(few), str(many), "--fail-if-slower", "2%"])
+    assert status == ExitCode.UNDECIDED
+    assert (str(asked["folder"]), asked["against"]) == (str(many), str(few))
+    assert (asked["fail_if_slower"], asked["trust_source"]) == ("2%", False)
+    recorded = ["compare", str(few), str(many), "--fail-if-slower", "90%", "--recorded"]
+    assert command_line(recorded) in {ExitCode.OK, ExitCode.UNDECIDED}
+
+
+def test_three_runs_have_no_old_and_new_one(few, many, capsys):
+    runs = [str(few), str(many), str(few)]
+    assert command_line(["compare", *runs, "--fail-if-slower", "3%"]) == ExitCode.USAGE
+    assert "an old and a new run folder" in capsys.readouterr().err
 
 
 def test_a_link_to_a_run_is_the_same_run(few, tmp_path):

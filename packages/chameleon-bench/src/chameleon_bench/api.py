@@ -9,6 +9,7 @@ from chameleon_system.api import lazy_exports
 if TYPE_CHECKING:
     from chameleon_bench._pages.plots import Plot, logarithmic, points, titled
     from chameleon_bench._pages.rendering import Cell, Table, plain_page
-    from chameleon_bench._statistics.estimates import estimate
+    from chameleon_bench._statistics.estimates import estimate, shift_interval
+    from chameleon_bench._statistics.margins import margin_of
 else:
     __all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     PLUGIN = 3
     DEVICE = 4
     THRESHOLD_MISSED = 5
+    UNDECIDED = 6
     INTERNAL = 70
     INTERRUPTED = 130
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
-from chameleon_cli.api import duration, print_table
+from chameleon_cli.api import duration, print_table, trust_option
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import ExitCode, PluginError, RunFolderError, load_factory
 
 from chameleon_bench._runs.comparison import comparison_of
+from chameleon_bench._statistics.margins import margin_of
 
 Row = Mapping[str, Any]
 
@@ -21,21 +25,105 @@ _LONGEST = 60
 
 @click.command("compare", epilog="Example: chameleon compare runs/a runs/b")
 @click.argument("folders", metavar="RUN RUN...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--fail-if-slower",
+    metavar="PERCENT",
+    help="Exit with 5 if the second run's network is slower by more, with 6 if undecided.",
+)
+@click.option(
+    "--recorded", is_flag=True, help="Judge by the times of the runs, and time nothing now."
+)
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(folders: tuple[Path, ...], as_json: bool) -> None:
+@click.pass_context
+def command(
+    context: click.Context,
+    folders: tuple[Path, ...],
+    *,
+    fail_if_slower: str | None,
+    recorded: bool,
+    trust_source: bool,
+    as_json: bool,
+) -> None:
     """Compare runs: times with intervals, a paired test, and differences of pipelines and machines.
 
     Times are medians with 95 % intervals over repeats. They come from the final comparison if a run
     made one, otherwise from the search. A ratio is the first run's time over the other run's, so
     above 1 the other run is faster. Operators of two runs are the same if they compute the same
     function, also for different targets.
+
+    With --fail-if-slower, the delivered networks of two runs are timed now, side by side, as by
+    `bench-network NEW --against OLD`. With --recorded, the times that the runs recorded decide.
+    They may have been taken in different hours, so neighbours of the machine count as well.
     """
     if len(folders) < 2:  # noqa: PLR2004 - a single run cannot be compared
         raise click.UsageError("name two run folders or more")
+    if fail_if_slower is not None and len(folders) > 2:  # noqa: PLR2004 - old and new
+        raise click.UsageError("name an old and a new run folder with --fail-if-slower")
+    margin = margin_of(fail_if_slower)
+    if fail_if_slower is not None and not recorded:
+        old, new = folders
+        asked = {"folder": new, "against": str(old), "fail_if_slower": fail_if_slower}
+        gate = _gate_command()
+        context.invoke(gate, **asked, trust_source=trust_source, as_json=as_json)
     comparison = comparison_of(folders)
+    answer = _recorded(comparison["pairs"][0], margin) if fail_if_slower is not None else None
     if as_json:
-        click.echo(json.dumps(comparison))
-        return
+        gates = {} if answer is None else {"gate": answer}
+        click.echo(json.dumps({**comparison, **gates}))
+    else:
+        _print(comparison)
+    if answer is not None:
+        if not as_json:
+            click.echo(f"\n{answer['verdict']}: {answer['reason']}")
+        sys.exit(_EXIT_CODES[answer["verdict"]])
+
+
+_EXIT_CODES = {
+    "not slower": ExitCode.OK,
+    "slower": ExitCode.THRESHOLD_MISSED,
+    "undecided": ExitCode.UNDECIDED,
+}
+
+
+def _gate_command() -> click.Command:
+    """The command that times two delivered networks, which belongs to another package."""
+    registry = Registry.default()
+    if "bench-network" not in registry.names("commands"):
+        raise PluginError(
+            "no installed package times networks",
+            hint="Install chameleon-tuner-networks, or add --recorded.",
+        )
+    return cast("click.Command", load_factory(registry.record("commands", "bench-network").factory))
+
+
+def _recorded(pair: Row, margin: float) -> Row:
+    """The answer whether the second run is slower, from the times that both runs recorded.
+
+    A network has one recorded median and no interval, so its ratio alone decides.
+    """
+    names = ("network",) * 3 if pair["network"] else ("ratio", "low", "high")
+    ratio, low, high = (pair[name] for name in names)
+    if ratio is None:
+        raise RunFolderError(
+            "the runs have no network and no operator that both timed",
+            hint="Name two runs of the same model.",
+        )
+    verdict = "undecided"
+    if 1.0 / (high or ratio) > 1.0 + margin:
+        verdict = "slower"
+    elif 1.0 / (low or ratio) < 1.0 + margin:
+        verdict = "not slower"
+    which = "its network" if pair["network"] else "the geometric mean of its operators"
+    reason = (
+        f"{which} takes {1.0 / ratio:.3f} times the time of {pair['first']}, and {margin:.1%} more "
+        "are allowed. These times were recorded, and not taken side by side"
+    )
+    return {"verdict": verdict, "reason": reason, "ratio": 1.0 / ratio}
+
+
+def _print(comparison: Row) -> None:
+    """Print the tables of a comparison."""
     _print_runs(comparison["runs"])
     _print_times(comparison)
     for pair in comparison["pairs"]:

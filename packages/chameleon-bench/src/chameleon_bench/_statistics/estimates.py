@@ -61,6 +61,29 @@ def estimate(values: Sequence[float]) -> Estimate:
     )
 
 
+def shift_interval(values: Sequence[float], confidence: float) -> tuple[float, float, float]:
+    """The Hodges-Lehmann estimate of the center of values, and its distribution-free interval.
+
+    The interval inverts Wilcoxon's signed-rank test (Hollander, Wolfe and Chicken, Nonparametric
+    Statistical Methods, section 3.3). It holds for any symmetric distribution. With too few values
+    for the confidence, the ends are infinite.
+
+    Args:
+        values: At least one value.
+        confidence: The confidence of the interval, such as 0.95.
+    """
+    array = np.asarray(values, float)
+    rows, columns = np.triu_indices(len(array))
+    means = np.sort((array[rows] + array[columns]) / 2)
+    shares = np.ones(1)
+    for rank in range(1, len(array) + 1):
+        shares = np.convolve(shares, [0.5, *[0.0] * (rank - 1), 0.5])
+    excluded = int(np.sum(np.cumsum(shares) <= (1 - confidence) / 2))
+    if not excluded:
+        return float(np.median(means)), -math.inf, math.inf
+    return float(np.median(means)), float(means[excluded - 1]), float(means[-excluded])
+
+
 def estimated(values: Iterable[float]) -> dict[str, Any] | None:
     """The median of some searches' values with its interval, as JSON values.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from chameleon_bench.api import margin_of
 from chameleon_cli.api import trust_option
-from chameleon_core.plugin_api import ConfigError
+from chameleon_core.plugin_api import ConfigError, ExitCode
 from chameleon_tvm.api import INT8
 
 from chameleon_networks._frameworks import PRECISIONS
@@ -66,6 +68,16 @@ MOST = 64
     help="Time inputs of this size: batch=2,length=77. May be repeated. [default: each bucket]",
 )
 @click.option(
+    "--against",
+    metavar="FOLDER|NAME",
+    help="Judge whether the network is slower than that of another folder, or than a framework.",
+)
+@click.option(
+    "--fail-if-slower",
+    metavar="PERCENT",
+    help="With --against: exit with 5 if it is slower by more, with 6 if undecided.",
+)
+@click.option(
     "--profile", is_flag=True, help="Time each kernel in the network and alone, and no rivals."
 )
 @trust_option
@@ -81,6 +93,8 @@ def command(
     neighbours: int,
     seconds: float,
     at: tuple[str, ...],
+    against: str | None,
+    fail_if_slower: str | None,
     profile: bool,
     trust_source: bool,
     as_json: bool,
@@ -107,11 +121,27 @@ def command(
     itself. It also shows how far the kernel is from the peak of its instructions in registers. All
     are measured in turns.
 
+    With --against, RUN may also be a delivered folder. Both networks are timed in turns, in pairs
+    of new processes, until a 99.9 % interval of the ratio decides, or for three minutes. A network
+    may be slower by 3 %, or by --fail-if-slower.
+
     The command runs the delivered network, which is a program. If the model or `calibrate` of the
     run is your own Python code, --trust-source is needed.
     """
     from chameleon_networks._commands import network_profile, network_times  # noqa: PLC0415 - --help is quick
 
+    if against is None and fail_if_slower is not None:
+        raise ConfigError(
+            "--fail-if-slower needs a network to compare with",
+            hint="Add --against with a run folder, a delivered network or a framework.",
+        )
+    if against is not None:
+        from chameleon_networks._commands import speed_gate  # noqa: PLC0415 - --help is quick
+
+        margin = margin_of(fail_if_slower)
+        results = speed_gate.gates(folder, against, margin=margin, at=at, trust_source=trust_source)
+        speed_gate.show(results, as_json=as_json)
+        sys.exit(speed_gate.exit_code_of(results) if fail_if_slower is not None else ExitCode.OK)
     if profile:
         profiles = network_profile.profiled(folder, trust_source=trust_source)
         network_profile.show(profiles, as_json=as_json)

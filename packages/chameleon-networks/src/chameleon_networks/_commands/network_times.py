@@ -80,7 +80,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
         delivered = delivered_in(folder)
         buckets = {
             size.name: _times_at(size, timing, delivered, threads)
-            for size in _sizes(work, timing.at)
+            for size in sizes_of(work, timing.at)
         }
     return Timed(folder=folder.absolute(), threads=threads, buckets=buckets)
 
@@ -103,7 +103,7 @@ def show(timing: Timing, times: Timed, *, as_json: bool) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class _Size:
+class Size:
     """A size of inputs to time a network at.
 
     Attributes:
@@ -119,7 +119,7 @@ class _Size:
     network: ImportedNetwork
 
 
-def _sizes(work: ShapeFrontend, at: Sequence[str]) -> list[_Size]:
+def sizes_of(work: ShapeFrontend, at: Sequence[str]) -> list[Size]:
     """The sizes to time: those that are asked for, or the buckets, or the probes of ranges."""
     bucketed = None if isinstance(work, NetworkFrontend) else work.network
     if bucketed is None or not (at or bucketed.is_open):
@@ -128,7 +128,7 @@ def _sizes(work: ShapeFrontend, at: Sequence[str]) -> list[_Size]:
                 "the network has one shape, and --at is for several", hint="Leave out --at."
             )
         return [
-            _Size(name=name, bucket=name, frontend=frontend, network=frontend.network)
+            Size(name=name, bucket=name, frontend=frontend, network=frontend.network)
             for name, frontend in work.by_bucket.items()
         ]
     dimensions = bucketed.dimensions
@@ -140,7 +140,7 @@ def _sizes(work: ShapeFrontend, at: Sequence[str]) -> list[_Size]:
         network = bucketed.with_extents(probe.asked)
         frontend = work.by_bucket[bucket]
         name = probe.words or bucket
-        sizes.append(_Size(name=name, bucket=bucket, frontend=frontend, network=network))
+        sizes.append(Size(name=name, bucket=bucket, frontend=frontend, network=network))
     return sizes
 
 
@@ -161,7 +161,7 @@ def _extents(dimensions: Sequence[Dimension], size: str) -> tuple[int, ...]:
     return tuple(extents[name] for name in known)
 
 
-def _times_at(size: _Size, timing: Timing, delivered: Path, threads: int) -> Summary:
+def _times_at(size: Size, timing: Timing, delivered: Path, threads: int) -> Summary:
     """The times of each network for inputs of a size, or its figures with clients."""
     network = size.network
     compared = Compared(
