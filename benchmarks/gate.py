@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_networks._artifact.writer import read_manifest
-from chameleon_networks._commands.speed_gate import inputs_of
-from chameleon_networks._comparison.gate import judge
+from chameleon_networks._commands.speed_gate import inputs_of, judge
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 
 MARGIN = 0.03

@@ -10,7 +10,7 @@ from chameleon_bench._statistics.margins import margin_of
 from chameleon_core._errors import ConfigError, ExitCode, RunFolderError
 from chameleon_networks._artifact.writer import FORMAT, write_manifest
 from chameleon_networks._commands import speed_gate
-from chameleon_networks._comparison.gate import Gate, judge
+from chameleon_networks._commands.speed_gate import Gate, judge
 from hypothesis import given
 from hypothesis import strategies as st
 
