@@ -190,7 +190,7 @@ def test_front_and_precision_of_each_bucket_name_it(capsys):
     _, rows = result_rows.front_table(network)
     assert rows == [("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")]
     assert result_rows.bucket_rows(network) == [
-        ("64", "1.00 ms", "-", "torch int8 3.00 ms", "3.000", "2.0e-03", "int8")
+        ("64", "1.00 ms", "-", "torch int8 3.00 ms", "3.00", "2.0e-03", "int8")
     ]
     print_network(network)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -53,6 +53,20 @@ def test_several_operators_by_their_geometric_means(folder):
     assert lines(folder, operator("a", None), operator("b", None)) == []
 
 
+@pytest.mark.parametrize(("low", "busy"), [(1.45, False), (1.05, True)])
+def test_the_ratio_has_its_interval_and_a_busy_machine_is_said(folder, low, busy):
+    network = NetworkResult(
+        latency_seconds=4e-3,
+        rivals={"openvino": 6e-3},
+        ratio_interval=(low, 1.61),
+        folder=str(folder / "network"),
+    )
+    assert NetworkResult.from_json(network.to_json()) == network
+    _, against, *others = lines(folder, operator("conv", None), network=network)
+    assert against.startswith(f"It is 1.50 ({low:.2f} to 1.61) times as fast as openvino")
+    assert any("The machine was busy" in line for line in others) == busy
+
+
 def test_a_network_against_the_fastest_other(folder):
     network = NetworkResult(
         latency_seconds=4e-3,

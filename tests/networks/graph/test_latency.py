@@ -5,13 +5,17 @@ import math
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
+from chameleon_core._network_result import NetworkResult
 from chameleon_core.plugin_api import ComparisonPlan
+from chameleon_networks._comparison.baselines import _interval
 from chameleon_networks._evaluation import latency
 from chameleon_networks._evaluation.latency import (
     LEAST_ROUNDS,
     MOST_ATTEMPTS,
     ROUNDS,
     median_seconds,
+    medians_of,
+    time_in_turns,
 )
 from chameleon_networks._evaluation.messages import write_arrays
 from chameleon_networks._evaluation.worker import Server
@@ -96,7 +100,7 @@ def test_where_time_is_short_there_are_few_rounds(seconds, turns):
     steps = []
     plan = ComparisonPlan(seconds=seconds, tell=lambda *step: steps.append(step))
     first, second = Scripted("network", then=0.01), Scripted("other", then=0.02)
-    medians = median_seconds([first, second], [], threads=1, plan=plan)
+    medians = medians_of(time_in_turns([first, second], [], threads=1, plan=plan))
     assert medians == {"network": 0.01, "other": 0.02}
     assert (first.turns, second.turns) == (turns, turns)
     assert [done for _, done, _ in steps] == list(range(1, turns + 1))
@@ -143,3 +147,13 @@ def test_the_process_that_runs_networks_starts_without_rich(run_python):
         "import sys; import chameleon_networks._evaluation.worker; print('rich' in sys.modules)"
     )
     assert run_python(program) == "False\n"
+
+
+def test_ratios_have_intervals_over_the_turns():
+    result = NetworkResult(latency_seconds=2.0, rivals={"torch": 4.0, "openvino": 3.0})
+    turns = {"network": [2.0] * 9, "torch": [4.0] * 9, "openvino": [3.0] * 7 + [2.0] * 2}
+    low, high = _interval(result, turns, "network")
+    assert 1.0 <= low <= high == 1.5
+    assert _interval(result, {**turns, "openvino": [3.0]}, "network") == (), "one turn has none"
+    assert _interval(result, {**turns, "openvino": None}, "network") == ()
+    assert _interval(NetworkResult(latency_seconds=2.0), turns, "network") == ()

@@ -270,7 +270,7 @@ def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
                 duration(bucket.latency_seconds),
                 duration(bucket.untuned_seconds),
                 "-" if rival is None else f"{rival[0]} {duration(rival[1])}",
-                "-" if bucket.ratio is None else f"{bucket.ratio:.3f}",
+                bucket.ratio_text or "-",
                 "-" if bucket.max_relative_error is None else f"{bucket.max_relative_error:.1e}",
                 *([bucket.precision] if network.precision_summary else []),
             )

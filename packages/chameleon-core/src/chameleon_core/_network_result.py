@@ -11,7 +11,7 @@ import attrs
 import cattrs
 
 from chameleon_core._dtypes import FLOAT32
-from chameleon_core._words import in_seconds
+from chameleon_core._words import in_ratio, in_seconds
 
 _NAMED = 3
 """Number of kernels that the message about a slow network names."""
@@ -96,6 +96,7 @@ class InferenceResult:
     latency_seconds: float | None = None
     untuned_seconds: float | None = None
     rivals: Mapping[str, float] = attrs.field(factory=dict)
+    ratio_interval: tuple[float, ...] = ()
     rivals_precision: Mapping[str, str] = attrs.field(factory=dict)
     rivals_reduced: Mapping[str, Rival] = attrs.field(factory=dict)
     precision: str = FLOAT32
@@ -160,6 +161,21 @@ class InferenceResult:
         """
         rival = self.fastest_rival
         return rival[1] / self.latency_seconds if rival and self.latency_seconds else None
+
+    @property
+    def ratio_text(self) -> str:
+        """The ratio with its interval, such as ``1.60 (1.05 to 1.71)``; empty without a ratio."""
+        if self.ratio is None:
+            return ""
+        ends = " to ".join(map(in_ratio, self.ratio_interval))
+        return f"{in_ratio(self.ratio)} ({ends})" if ends else in_ratio(self.ratio)
+
+    @property
+    def doubt(self) -> str | None:
+        """A sentence that the machine was busy; None if the turns of the comparison agree."""
+        if not self.ratio_interval or self.ratio_interval[1] < _BUSY * self.ratio_interval[0]:
+            return None
+        return "The machine was busy while the networks were timed, so the ratio is uncertain."
 
     @property
     def among(self) -> str:
@@ -479,6 +495,9 @@ def _described(
     beside = "" if best is None else f", {in_seconds(best * kernel.calls)} alone"
     return f"{name}, {share}{beside}"
 
+
+_BUSY = 1.25
+"""The upper end of a ratio's interval over its lower end, from which on the machine was busy."""
 
 _ALWAYS = {"latency_seconds", "untuned_seconds", "rivals", "max_relative_error"}
 """Keys that are always in the JSON of a result, null or empty if they have no value."""

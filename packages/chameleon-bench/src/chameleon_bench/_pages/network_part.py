@@ -58,7 +58,7 @@ def _buckets(network: NetworkResult) -> Table:
         ("shapes", _shapes),
         ("median", lambda bucket: words.in_seconds(bucket.latency_seconds)),
         ("best rival", _rival),
-        ("ratio", lambda bucket: "-" if bucket.ratio is None else f"{bucket.ratio:.2f}"),
+        ("ratio", lambda bucket: bucket.ratio_text or "-"),
         ("error", lambda bucket: _error(bucket.max_relative_error)),
         ("compiled in", lambda bucket: f"{bucket.seconds:.1f} s" if bucket.seconds else "-"),
         *chosen,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 
 import attrs
 import structlog
+from chameleon_bench.api import estimate
 from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, fall_back
 from chameleon_tvm.api import one_line, telling_line
@@ -23,7 +25,7 @@ from chameleon_networks._comparison.reduced_precision import (
 )
 from chameleon_networks._compile.compile import compile_baseline
 from chameleon_networks._compile.unsupported_operator import empty_kernels
-from chameleon_networks._evaluation.latency import median_seconds
+from chameleon_networks._evaluation.latency import Rounds, medians_of, time_in_turns
 from chameleon_networks._evaluation.processes import (
     NetworkProcess,
     delivered_process,
@@ -174,14 +176,15 @@ class Baselines:
             beside = ReducedFrameworks(self._network, reduced, threads=threads, stack=self._stack)
             processes += beside.opened()
         left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - start_time))
-        seconds = median_seconds(processes, inputs, threads=self._delivery.threads, plan=left)
+        turns = time_in_turns(processes, inputs, threads=self._delivery.threads, plan=left)
+        seconds = medians_of(turns)
         for name in self._network.frameworks:
             if name in seconds and not seconds[name]:
                 self.left_out[name] = "it failed while it was timed"
         others = {name: took for name in self._network.frameworks if (took := seconds.get(name))}
         precisions = {name: self._network.precision_of(name) for name in others}
         reduced_times = {} if beside is None else beside.results(seconds)
-        return attrs.evolve(
+        timed = attrs.evolve(
             result,
             footprint={
                 process.name: NetworkResult.Footprint(memory_bytes=process.about()["memory_bytes"])
@@ -195,6 +198,7 @@ class Baselines:
             rivals_precision={k: kind for k, kind in precisions.items() if kind != FLOAT32},
             left_out=self.left_out | ({} if beside is None else beside.left_out),
         )
+        return attrs.evolve(timed, ratio_interval=_interval(timed, turns, ours.name))
 
     def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
         """Start the other processes together, since each compiles on one core for seconds."""
@@ -244,3 +248,13 @@ class Baselines:
         log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
         if name in self._network.frameworks:
             self.left_out[name] = one_line(error)
+
+
+def _interval(result: NetworkResult, turns: Rounds, ours: str) -> tuple[float, ...]:
+    """The 95 % interval of the ratio to the fastest rival, over turns; empty if it is not known."""
+    rival, own = result.fastest_rival, turns.get(ours)
+    others = turns.get(rival[0]) if rival else None
+    if not own or not others:
+        return ()
+    ratio = estimate([theirs / mine for mine, theirs in zip(own, others, strict=False)])
+    return () if math.isnan(ratio.low) else (ratio.low, ratio.high)

@@ -208,12 +208,12 @@ def _fastest(times: Rounds) -> float:
 
 
 def median_seconds(
-    processes: Sequence[NetworkProcess],
-    inputs: Arrays,
-    *,
-    threads: int,
-    plan: ComparisonPlan = NO_LIMITS,
+    processes: Sequence[NetworkProcess], inputs: Arrays, *, threads: int
 ) -> dict[str, float | None]:
     """The median seconds over the turns of each network, by name; None for one that fails."""
-    times = time_in_turns(processes, inputs, threads=threads, plan=plan)
-    return {name: statistics.median(turns) if turns else None for name, turns in times.items()}
+    return medians_of(time_in_turns(processes, inputs, threads=threads))
+
+
+def medians_of(turns: Rounds) -> dict[str, float | None]:
+    """The median over the turns of each network, by name; None for one that failed."""
+    return {name: statistics.median(own) if own else None for name, own in turns.items()}

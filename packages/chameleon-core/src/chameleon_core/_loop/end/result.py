@@ -330,8 +330,9 @@ def _network_lines(network: NetworkResult) -> list[str]:
     ]
     if rival is not None and ratio is not None:
         fastest = f"{rival[0]} ({in_seconds(rival[1], FORM)}), the fastest other{network.among}"
-        first = f"It is {in_ratio(ratio)} times as fast as {fastest}"
+        first = f"It is {network.ratio_text} times as fast as {fastest}"
         lines.append("; ".join(filter(None, [first, ", ".join(others)])) + ".")
+        lines += filter(None, [network.doubt])
     elif network.untuned_seconds is not None:
         lines.append(f"Untuned, it takes {in_seconds(network.untuned_seconds, FORM)}.")
     return [*lines, *network.default_sentences]
