@@ -27,8 +27,10 @@ def python_names(names: Sequence[str], kind: str) -> list[str]:
 
     def changed(name: str) -> str:
         word = re.sub(r"\W", "_", name)
-        word = word if word and not re.match(forbidden, word) else f"{kind}_{word.lstrip('_')}"
-        word = word if word.isidentifier() else re.sub(r"\W", "_", word, flags=re.ASCII)
+        if not f"_{word}".isidentifier():
+            word = re.sub(r"\W", "_", word, flags=re.ASCII)
+        if not word or re.match(forbidden, word):
+            word = f"{kind}_{word.lstrip('_')}"
         return f"{word}_" if keyword.iskeyword(word) else word
 
     return _distinct(names, is_valid, changed)
@@ -82,7 +84,7 @@ def signature_with_names(
         inputs: The names of the inputs in the model.
         returned: The result of a call, as ``ImportedNetwork.returned`` describes it.
     """
-    outputs = list(leaves(returned))
+    outputs = list(_leaves(returned))
     numbers = iter(range(len(outputs)))
 
     def numbered(part: Any) -> Any:
@@ -106,10 +108,15 @@ def signature_with_names(
     return {**entries, "returns": numbered(returned)}
 
 
-def leaves(returned: Any) -> Iterator[str]:
+def output_names(returned: Any) -> list[str]:
+    """The name of each output, from the structure ``ImportedNetwork.returned``."""
+    return python_names(list(_leaves(returned)), "output")
+
+
+def _leaves(returned: Any) -> Iterator[str]:
     """The names of all outputs in the model, in their order."""
     if isinstance(returned, str):
         yield returned
     else:
         for part in returned["parts"]:
-            yield from leaves(part)
+            yield from _leaves(part)

@@ -334,7 +334,7 @@ OPTIONAL = {
     "constants": [int],
     "permissions": [str],
     "vectors": str,
-    "outputs": [{"name": str, "dtype": str}],
+    "outputs": [{"dtype": str}],
 }
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
