@@ -127,6 +127,8 @@ def test_what_is_wrong_is_a_sentence(network, inputs, by_name, said):
         (np.array([1, 0]), "bool", [True, False]),
         (np.array([np.nan, np.inf, 0.5]), "float16", [np.nan, np.inf, 0.5]),
         (np.array([65520.0]), "float16", None),
+        (np.array([2**53, 2**53 + 1]), "float64", None),
+        (np.array([2**53, -1]), "float64", [2**53, -1]),
         (np.array([0.5, 0.1]), "bfloat16", None),
         (np.array([0.5, 3.0], np.float32), "bfloat16", [0.5, 3]),
         ([0.1, 2.0], "float32", np.float32([0.1, 2])),  # a list has no dtype
@@ -222,7 +224,7 @@ def test_names_that_are_no_identifiers_are_mapped():
     inputs = python_names(names, "input")
     assert inputs == [
         *("x", "a_b_2", "a_b_3", "a_b", "input_1", "class__2", "class_"),
-        *("_y", "größe", "self", "input__", "input_"),
+        *("_y", "größe", "self", "_", "input_"),
     ]
     assert python_names(names, "output")[7] == "output_y"
     assert all(name.isidentifier() for name in python_names(names, "output"))
@@ -242,18 +244,18 @@ class Pair:
 
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - as users write it
-for kind, parts, keys in (
-    (Results, lambda made: list(made.values()), list),
-    (Pair, lambda made: [made.first, made.second], lambda _: None),
-):
-    torch.utils._pytree.register_pytree_node(
-        kind,
-        lambda made, parts=parts, keys=keys: (parts(made), keys(made)),
-        lambda parts, keys, kind=kind: (
-            kind(zip(keys, parts, strict=True)) if keys else kind(*parts)
-        ),
-        serialized_type_name=f"tests.{kind.__name__}",
-    )
+torch.utils._pytree.register_pytree_node(
+    Results,
+    lambda made: (list(made.values()), list(made)),
+    lambda parts, keys: Results(zip(keys, parts, strict=True)),
+    serialized_type_name="tests.Results",
+)
+torch.utils._pytree.register_pytree_node(
+    Pair,
+    lambda made: ([made.first, made.second], None),
+    lambda parts, _: Pair(*parts),
+    serialized_type_name="tests.Pair",
+)
 
 
 def _fields(name, **parts):

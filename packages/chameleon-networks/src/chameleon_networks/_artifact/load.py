@@ -288,7 +288,8 @@ def _converted(array: np.ndarray[Any, Any], dtype: Any, *, rounds: bool) -> Any:
     own, wanted = _kind(array.dtype), _kind(dtype)
     if own not in "biu" and (own, wanted) != ("f", "f"):
         return None
-    if np.can_cast(array.dtype, dtype) or (rounds and own == "f"):
+    # NumPy calls a cast from int64 to float64 safe, though it rounds numbers above 2^53.
+    if (rounds and own == "f") or (own == wanted and np.can_cast(array.dtype, dtype)):
         return array.astype(dtype)
     with np.errstate(all="ignore"):
         converted = array.astype(dtype)
