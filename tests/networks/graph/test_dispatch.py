@@ -78,7 +78,7 @@ def test_the_smallest_bucket_that_holds_the_inputs(batches, lengths, asked, pad_
             network(ids, np.ones(length))
         assert not opened, "nothing is loaded for it"
         return
-    out = network(ids, np.ones(length))
+    [out] = network(ids, np.ones(length))
     exact = batch in batches and length in lengths
     _, *wanted = (0, batch, length) if exact else min(holding)
     assert opened == ["-".join(map(str, wanted))]

@@ -46,7 +46,7 @@ class Buckets:
         manifest: The content of ``manifest.json``, which describes all buckets.
         opened: A function that loads the network in a bucket's folder.
         signature: The ``Signature`` of ``load.py``, which converts inputs and outputs. Without it,
-            inputs are arrays in their order.
+            inputs are arrays in their order, and outputs are a list of arrays.
 
     Attributes:
         inputs: A ``TensorSpec`` for each input. An axis with several extents has its name in the
@@ -86,8 +86,7 @@ class Buckets:
         """
         signature = self._signature
         if signature is None:
-            outputs = self._computed(inputs)
-            return outputs[0] if len(outputs) == 1 else outputs
+            return self._computed(inputs)
         ordered = signature.ordered(inputs, named)
         arrays = list(map(signature.array, range(len(ordered)), ordered))
         return signature.packed(self._computed(arrays))

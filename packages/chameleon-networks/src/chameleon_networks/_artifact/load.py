@@ -72,6 +72,7 @@ class Signature:
             )
             for key in ("inputs", "outputs")
         )
+        self._names = tuple(spec.name for spec in self.inputs)
         self._places = {spec.source: place for place, spec in enumerate(self.inputs)}
         self._places |= {spec.name: place for place, spec in enumerate(self.inputs)}
         # Folders of earlier versions return a list of several outputs.
@@ -88,6 +89,9 @@ class Signature:
         Raises:
             ValueError: An input is missing, unknown, or given twice.
         """
+        rest = self._names[len(inputs) :]
+        if len(inputs) + len(named) == len(self._names) and all(map(named.__contains__, rest)):
+            return [*inputs, *map(named.__getitem__, rest)]
         if len(inputs) > len(self.inputs):
             raise self._error(f"{len(inputs)} arrays are too many")
         given = dict(enumerate(inputs))
