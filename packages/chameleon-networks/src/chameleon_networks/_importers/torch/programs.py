@@ -147,7 +147,9 @@ def _tensors_in(spec: Any, are_constants: Iterator[bool]) -> Any:
     """The structure of the tensors in a ``TreeSpec``; None if it has none."""
     if spec.is_leaf():
         return None if next(are_constants) else {"type": _LEAF}
-    parts = [_tensors_in(child, are_constants) for child in spec.children()]
+    # Torch had no method ``children`` before version 2.9.
+    children = spec.children() if hasattr(spec, "children") else spec.children_specs
+    parts = [_tensors_in(child, are_constants) for child in children]
     kept = [place for place, part in enumerate(parts) if part is not None]
     if not kept:
         return None
