@@ -229,6 +229,7 @@ def test_names_that_are_no_identifiers_are_mapped():
     assert python_names(names, "output")[7] == "output_y"
     assert all(name.isidentifier() for name in python_names(names, "output"))
     assert c_names(["x", "int", "größe", "int_"]) == ["x", "int__2", "gr__e_", "int_"]
+    assert c_names(["a.b", "1"]) == ["a_b_", "_1_"]
 
 
 class Results(OrderedDict):

@@ -37,12 +37,15 @@ def python_names(names: Sequence[str], kind: str) -> list[str]:
 
 
 def c_names(names: Sequence[str]) -> list[str]:
-    """Distinct names for the members of a structure in C and C++, from names for Python."""
+    """Distinct names for the members of a structure in C and C++."""
 
     def is_valid(name: str) -> bool:
-        return name.isascii() and not _WORD_OF_C.fullmatch(name)
+        return name.isascii() and name.isidentifier() and not _WORD_OF_C.fullmatch(name)
 
-    return _distinct(names, is_valid, lambda name: re.sub(r"\W", "_", name, flags=re.ASCII) + "_")
+    def changed(name: str) -> str:
+        return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII) + "_"
+
+    return _distinct(names, is_valid, changed)
 
 
 _WORD_OF_C = re.compile(
