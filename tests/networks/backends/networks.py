@@ -21,7 +21,7 @@ class Network:
     def arrays(self, inputs):
         return [value.numpy() for value in inputs]
 
-    def outputs(self, arrays):
+    def run(self, arrays):
         self.seen.append(arrays)
         answer = self.function(*map(torch.from_numpy, arrays))
         return [np.array(value.numpy(), order="C") for value in answer]

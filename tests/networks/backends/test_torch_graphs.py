@@ -392,7 +392,7 @@ def test_a_network_that_fails_later_leaves_torchs_code(delivered, monkeypatch):
     compiled, x = torch.compile(lambda value: value * 2.0, backend=chameleon), torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
         compiled(x)
-        monkeypatch.setattr(network, "outputs", Mock(side_effect=MemoryError))
+        monkeypatch.setattr(network, "run", Mock(side_effect=MemoryError))
         for _ in range(2):
             torch.testing.assert_close(compiled(x), x * 2.0)
     assert stays(logs) == ["its network failed: MemoryError"]

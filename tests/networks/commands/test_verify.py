@@ -86,8 +86,8 @@ def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(run, c
     finally:
         _write(model)
     out, err = capfd.readouterr()
-    assert re.search(r"^0 +1 x 4 x 8 x 8 +\S+ +no$", out, re.MULTILINE)
-    assert re.search(r"^1 +1 x 4 x 8 x 8 +\S+ +yes$", out, re.MULTILINE)
+    assert re.search(r"^y +1 x 4 x 8 x 8 +\S+ +no$", out, re.MULTILINE)
+    assert re.search(r"^z +1 x 4 x 8 x 8 +\S+ +yes$", out, re.MULTILINE)
     assert "compiled again from the run's records it is right" in err
 
 

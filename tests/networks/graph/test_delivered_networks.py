@@ -177,7 +177,7 @@ def test_a_fresh_process_needs_numpy_alone(tiny, delivery_of, tmp_path, run_pyth
         "(1, 10)",
         "[]",
         "image must have shape [1, 3, 8, 8], not [1, 3, 6, 8]",
-        "the network takes image, not 0 arrays",
+        "input image is missing; the network takes image (float32 [1, 3, 8, 8])",
     ]
     manifest = writer.read_manifest(moved)
     manifest["cpu_features"].append("flight")

@@ -78,7 +78,7 @@ def test_the_smallest_bucket_that_holds_the_inputs(batches, lengths, asked, pad_
             network(ids, np.ones(length))
         assert not opened, "nothing is loaded for it"
         return
-    out = network(ids, np.ones(length))
+    [out] = network(ids, np.ones(length))
     exact = batch in batches and length in lengths
     _, *wanted = (0, batch, length) if exact else min(holding)
     assert opened == ["-".join(map(str, wanted))]
@@ -103,10 +103,10 @@ def test_a_call_is_placed_without_running_anything():
 
 @pytest.mark.parametrize("dtype", ["float64", "complex64", "object"])
 def test_padding_rounds_no_numbers(dtype):
-    # The network of the bucket refuses them, as if nothing was padded.
+    # The network converts or refuses them before, as if nothing was padded.
     ids = np.full((1, 3), 0.5, dtype)
     filled = _network(_table([1], [4]), []).padded_call(ids, np.ones(3, np.float16)).inputs
-    assert [array.dtype for array in filled] == [dtype, "float32"]
+    assert [array.dtype for array in filled] == [dtype, "float16"]
     np.testing.assert_array_equal(filled[0], [[0.5, 0.5, 0.5, PAD]])
 
 

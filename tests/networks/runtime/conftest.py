@@ -122,8 +122,12 @@ def bucketed(tmp_path_factory):
         for rows in (2, 4)
     ]
     dimension = {"name": "rows", "axes": [[0, 0, 0]], "outputs": [[0, 0, 1]]}
-    inputs = [{"name": "x0", "dtype": "float32"}]
-    write_manifest(folder, {"inputs": inputs, "dimensions": [dimension], "buckets": buckets})
+    manifest = {
+        "inputs": [{"name": "x0", "source": "x.0", "shape": ["rows", 5], "dtype": "float32"}],
+        "outputs": [{"name": "y", "source": "y", "shape": ["rows", 7], "dtype": "float32"}],
+        "returns": 0,
+    }
+    write_manifest(folder, {**manifest, "dimensions": [dimension], "buckets": buckets})
     return _sampled(folder, *(RNG.standard_normal((rows, 5), np.float32) for rows in (2, 3, 4)))
 
 

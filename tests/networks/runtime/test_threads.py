@@ -41,7 +41,7 @@ def together(actions):
 
 def inputs_of(network):
     """Inputs of different scale, so that a mix-up of callers shows."""
-    [(_, shape, dtype)] = network._wanted
+    [(_, shape, dtype, _)] = network.inputs
     return [
         (RNG.standard_normal(shape) * 10.0**scale).astype(dtype) for scale in range(-4, CALLERS - 4)
     ]

@@ -21,8 +21,9 @@ def load(folder: str | Path, *, threads: int = 0, instances: int = 1) -> Callabl
         instances: Number of inferences that may run at the same time.
 
     Returns:
-        A function that takes one array per input of the network. It returns one array, or a list of
-        arrays if the network has several outputs.
+        A function that takes the inputs of the network as arrays, by position or by name. It
+        returns what the model returns, with arrays for tensors. Its attributes ``inputs`` and
+        ``outputs`` list names, shapes and dtypes.
 
     Raises:
         RuntimeError: A file is missing, cut off or changed, or this CPU lacks features that the
@@ -34,6 +35,8 @@ def load(folder: str | Path, *, threads: int = 0, instances: int = 1) -> Callabl
         >>> network = load("runs/resnet_small/network")
         >>> network(np.zeros((1, 3, 32, 32), np.float32)).shape
         (1, 10)
+        >>> network.inputs[0].name, network.inputs[0].shape
+        ('image', (1, 3, 32, 32))
     """
     from chameleon_networks._artifact.load import load as loaded  # noqa: PLC0415 - needs NumPy
 

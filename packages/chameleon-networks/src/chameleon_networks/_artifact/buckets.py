@@ -34,7 +34,7 @@ class PaddedCall(NamedTuple):
 
 
 class Buckets:
-    """A network compiled for several shapes (buckets), as a function of arrays.
+    """A network compiled for several shapes (buckets), as a function of its inputs.
 
     Each call runs the bucket of the inputs' shapes, which is loaded at its first call. If the
     network was delivered with padding, smaller inputs are padded at their ends to the next bucket,
@@ -45,14 +45,26 @@ class Buckets:
     Args:
         manifest: The content of ``manifest.json``, which describes all buckets.
         opened: A function that loads the network in a bucket's folder.
+        signature: The ``Signature`` of ``load.py``, which converts inputs and outputs. Without it,
+            inputs are arrays in their order, and outputs are a list of arrays.
 
     Attributes:
+        inputs: A ``TensorSpec`` for each input. An axis with several extents has its name in the
+            shape.
+        outputs: A ``TensorSpec`` for each output.
         again: A function without arguments that loads the network again, for copies and other
             processes.
     """
 
-    def __init__(self, manifest: Manifest, opened: Callable[[str], Callable[..., Any]]) -> None:
-        self._manifest = manifest
+    def __init__(
+        self,
+        manifest: Manifest,
+        opened: Callable[[str], Callable[..., Any]],
+        signature: Any = None,
+    ) -> None:
+        self._manifest, self._signature = manifest, signature
+        if signature is not None:
+            self.inputs, self.outputs = signature.inputs, signature.outputs
         self.again: Callable[[], Any] | None = None
         self._opened = opened
         self._loaded: Manifest = {}
@@ -66,13 +78,20 @@ class Buckets:
             if pad is not None
         }
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Compute the outputs for one array per input.
+    def __call__(self, /, *inputs: Any, **named: Any) -> Any:
+        """Compute the outputs for one array per input, by position or by name.
 
         Raises:
-            ValueError: No bucket fits the shapes of the inputs.
+            ValueError: No bucket fits the shapes of the inputs, or an input is missing or unknown.
         """
-        inputs = tuple(map(_array, inputs))
+        signature = self._signature
+        if signature is None:
+            return self._computed(inputs)
+        ordered = signature.ordered(inputs, named)
+        arrays = list(map(signature.array, range(len(ordered)), ordered))
+        return signature.packed(self._computed(arrays))
+
+    def _computed(self, inputs: Sequence[Any]) -> Arrays:
         shapes = self._shapes(inputs)
         bucket = self._chosen.get(str(shapes))
         if bucket is None:
@@ -80,15 +99,15 @@ class Buckets:
             said = self._sentence(bucket, shapes)
             logging.getLogger("chameleon.network").info("%s: %s", self._shapes_text(shapes), said)
         network = self._network(bucket)
-        if bucket["inputs"] == shapes:
-            return network(*inputs)
-        result = network(*self._filled(inputs, bucket["inputs"]))
+        is_exact = bucket["inputs"] == shapes
+        result = network(*(inputs if is_exact else self._filled(inputs, bucket["inputs"])))
         outputs = result if isinstance(result, list) else [result]
+        if is_exact:
+            return outputs
         for number, axis, extent in self._cuts(shapes):
             outputs[number] = outputs[number][(slice(None),) * axis + (slice(extent),)]
         # Copy the parts, because a view would keep the whole output in memory.
-        cut = [np.array(output, order="C") for output in outputs]
-        return cut if isinstance(result, list) else cut[0]
+        return [np.array(output, order="C") for output in outputs]
 
     def __reduce__(self) -> Any:
         return self.again, ()
@@ -134,13 +153,15 @@ class Buckets:
             bucket["name"], self._filled(inputs, bucket["inputs"]), self._cuts(shapes)
         )
 
-    def plan(self, *inputs: Any) -> str:
+    def plan(self, /, *inputs: Any, **named: Any) -> str:
         """Say which bucket a call with these arrays would use, and how they would be padded.
 
         Args:
-            inputs: One array for each input.
+            inputs: One array for each input, as in a call.
+            named: The inputs that are given by name.
         """
-        shapes = self._shapes(inputs)
+        ordered = inputs if self._signature is None else self._signature.ordered(inputs, named)
+        shapes = self._shapes(ordered)
         return self._sentence(self._bucket(shapes), shapes)
 
     def _shapes(self, inputs: Sequence[Any]) -> Shapes:
@@ -187,10 +208,7 @@ class Buckets:
     def _filled(self, inputs: Sequence[Any], bucket: Shapes) -> Arrays:
         filled = []
         for number, (tensor, shape) in enumerate(zip(inputs, bucket, strict=True)):
-            array, dtype = np.asarray(tensor), self._manifest["inputs"][number]["dtype"]
-            # The network of the bucket refuses other dtypes, such as floats for integers.
-            if np.can_cast(array.dtype, dtype, "same_kind"):
-                array = array.astype(dtype, copy=False)
+            array = np.asarray(tensor)
             widths = [(0, extent - has) for extent, has in zip(shape, array.shape, strict=True)]
             pads = [(0, self._pads.get((number, axis), 0)) for axis in range(len(shape))]
             filled.append(np.pad(array, widths, constant_values=pads))
@@ -215,12 +233,6 @@ class Buckets:
     def _shapes_text(self, shapes: Shapes) -> str:
         names = [wanted["name"] for wanted in self._manifest["inputs"]]
         return ", ".join(f"{name} {shape}" for name, shape in zip(names, shapes, strict=True))
-
-
-def _array(tensor: Any) -> Any:
-    """An input as a NumPy array."""
-    dlpack = hasattr(tensor, "__dlpack__") and not hasattr(tensor, "__array__")
-    return np.asarray(np.from_dlpack(tensor) if dlpack else tensor)
 
 
 def _extent(dimension: Manifest, shapes: Shapes) -> int:

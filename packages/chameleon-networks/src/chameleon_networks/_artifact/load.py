@@ -5,6 +5,7 @@ The list `needs` in manifest.json names the Python packages that must be install
 `load()` returns a function that any number of threads may call.
 """
 
+import collections
 import ctypes
 import functools
 import hashlib
@@ -16,8 +17,8 @@ import pathlib
 import re
 import runpy
 import sys
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -29,8 +30,175 @@ LIBRARY, VIRTUAL_MACHINE = "library", "virtual machine"
 """The two ways to run a network: functions of its own library, or TVM's virtual machine."""
 
 
+class TensorSpec(NamedTuple):
+    """The description of an input or output of a network.
+
+    Attributes:
+        name: The name by which callers give the input. It is a valid identifier.
+        shape: The extent of each axis. An axis that has several extents has its name instead.
+        dtype: The dtype of the elements.
+        source: The name in the model, from which ``name`` is made.
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: Any
+    source: str
+
+    def __str__(self) -> str:
+        shape = ", ".join(map(str, self.shape))
+        return f"{self.name} ({self.dtype} [{shape}])"
+
+
+class Signature:
+    """Converts the arguments of a call to arrays, and arrays to what the network returns.
+
+    Args:
+        manifest: The manifest of the network's folder.
+
+    Attributes:
+        inputs: A description of each input.
+        outputs: A description of each output.
+        packed: A function that makes the result of a call of a list of all outputs.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.inputs, self.outputs = (
+            tuple(
+                TensorSpec(name, tuple(tensor["shape"]), _dtype(tensor["dtype"]), source)
+                for number, tensor in enumerate(manifest[key])
+                for name in [tensor.get("name", f"output{number}")]
+                for source in [tensor.get("source", name)]
+            )
+            for key in ("inputs", "outputs")
+        )
+        self._names = tuple(spec.name for spec in self.inputs)
+        self._places = {spec.source: place for place, spec in enumerate(self.inputs)}
+        self._places |= {spec.name: place for place, spec in enumerate(self.inputs)}
+        # Folders of earlier versions return a list of several outputs.
+        earlier = 0 if len(self.outputs) == 1 else {"type": "list", "parts": self._numbers}
+        self.packed = self._packer(manifest.get("returns", earlier))
+
+    @property
+    def _numbers(self) -> list[int]:
+        return list(range(len(self.outputs)))
+
+    def ordered(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """Sort the inputs of a call, which come by position or by name, as arguments in Python do.
+
+        Raises:
+            ValueError: An input is missing, unknown, or given twice.
+        """
+        rest = self._names[len(inputs) :]
+        if len(inputs) + len(named) == len(self._names) and all(map(named.__contains__, rest)):
+            return [*inputs, *map(named.__getitem__, rest)]
+        if len(inputs) > len(self.inputs):
+            raise self._error(f"{len(inputs)} arrays are too many")
+        given = dict(enumerate(inputs))
+        for name, value in named.items():
+            place = self._places.get(name)
+            if place is None:
+                raise self._error(f"there is no input {name!r}")
+            if place in given:
+                raise self._error(f"input {self.inputs[place].name} is given twice")
+            given[place] = value
+        missing = [spec.name for place, spec in enumerate(self.inputs) if place not in given]
+        if missing:
+            raise self._error(f"input {' and '.join(missing)} is missing")
+        return [given[place] for place in range(len(self.inputs))]
+
+    def _error(self, problem: str) -> ValueError:
+        takes = ", ".join(map(str, self.inputs)) or "no inputs"
+        return ValueError(f"{problem}; the network takes {takes}")
+
+    def array(self, number: int, value: Any) -> np.ndarray[Any, Any]:
+        """Convert an input to an array with the dtype and layout that kernels read.
+
+        Raises:
+            ValueError: The input has another shape, or the dtype would change its numbers.
+        """
+        name, shape, dtype, _ = self.inputs[number]
+        array = value if type(value) is np.ndarray else _array(name, value, dtype)
+        # A bucket checks the shapes of inputs with open axes.
+        if array.shape != shape and str not in map(type, shape):
+            problem = f"{name} must have shape {list(shape)}, not {list(array.shape)}"
+            raise ValueError(problem + self._fitting(array))
+        if array.dtype != dtype:
+            converted = _converted(array, dtype, rounds=isinstance(value, _WITHOUT_DTYPE))
+            if converted is None:
+                problem = f"{name} must hold {dtype}, not {array.dtype}"
+                raise ValueError(problem + (self._fitting(array) or _way_out(array.dtype, dtype)))
+            array = converted
+        array = np.asarray(array, dtype, order="C")
+        return array if array.flags.aligned else array.copy()
+
+    def _fitting(self, array: np.ndarray[Any, Any]) -> str:
+        """A hint if an array fits another input than the one that it was given for."""
+        fitting = [
+            spec.name
+            for spec in self.inputs
+            if (spec.shape, spec.dtype) == (array.shape, array.dtype)
+        ]
+        hint = f"; the array fits {' and '.join(fitting)}, so check the order of the inputs"
+        return hint if fitting else ""
+
+    def _packer(self, tree: Any) -> Callable[[Arrays], Any]:
+        """A function that makes a part of the result, which an entry of the manifest describes."""
+        if not isinstance(tree, dict):
+            return operator.itemgetter(self._numbers[tree])
+        name, keys, numbers = tree["type"], tree.get("keys"), tree["parts"]
+        if keys is not None and len(keys) != len(numbers):
+            raise ValueError("there is not one key for each part")
+        if keys is None:
+            make: Callable[[Any], Any] = {"tuple": tuple, "list": list}[name]
+        elif name == "dict":
+            make = functools.partial(_mapping, keys)
+        else:
+            make = _fields(name, keys)._make
+        if numbers == self._numbers:
+            return make
+        parts = [self._packer(part) for part in numbers]
+        return lambda outputs: make([part(outputs) for part in parts])
+
+
+def flat(outputs: Any) -> Arrays:
+    """All arrays in the result of a call, in the order of ``Network.outputs``."""
+    if isinstance(outputs, np.ndarray):
+        return [outputs]
+    parts = outputs.values() if isinstance(outputs, dict) else outputs
+    return [array for part in parts for array in flat(part)]
+
+
+def _mapping(keys: Sequence[Any], values: Any) -> dict[Any, Any]:
+    return dict(zip(keys, values, strict=True))
+
+
+_make_class: Any = collections.namedtuple  # noqa: PYI024 - the fields are known late
+
+
+def _fields(name: str, keys: Sequence[str]) -> Any:
+    """A class of named tuples, whose instances other processes can read without this file."""
+    made = _NamedTuple(name, keys)
+
+    def reduced(values: Any) -> Any:
+        return operator.methodcaller("_make", tuple(values)), (made,)
+
+    base = _make_class(name, keys)
+    return type(name, (base,), {"__slots__": (), "__reduce__": reduced})
+
+
+class _NamedTuple:
+    """A class of named tuples for other processes, which get the class itself."""
+
+    def __init__(self, name: str, keys: Sequence[str]) -> None:
+        self._facts = name, tuple(keys)
+
+    def __reduce__(self) -> Any:
+        return _make_class, self._facts
+
+
 class Network:
-    """A compiled network as a function of one array per input.
+    """A compiled network as a function of its inputs, by position or by name.
 
     Any number of threads may call the network. A call waits while all instances are in use. An
     input may be anything that NumPy converts to an array: NumPy arrays, torch tensors, or objects
@@ -38,10 +206,12 @@ class Network:
     After a fork, the child process may call the network too.
 
     Args:
-        manifest: The manifest of the network's folder.
+        signature: The inputs and outputs of the network.
         engine: The object that runs the network: a ``Library`` or a ``Machine``.
 
     Attributes:
+        inputs: A ``TensorSpec`` for each input.
+        outputs: A ``TensorSpec`` for each output.
         again: A function without arguments that loads the network again. Copies and other processes
             call it, because they cannot share the network.
         threads: Number of threads that compute one inference.
@@ -49,47 +219,37 @@ class Network:
             with. Empty if the latter run.
     """
 
-    def __init__(self, manifest: Manifest, engine: Any) -> None:
+    def __init__(self, signature: Signature, engine: Any) -> None:
         self.engine = engine
         self.vectors = ""
         self.again: Callable[[], Any] | None = None
         self.threads = engine.threads
-        self._wanted = [
-            (t["name"], tuple(t["shape"]), _dtype(t["dtype"])) for t in manifest["inputs"]
-        ]
-        self._kinds = [(t["shape"], _dtype(t["dtype"])) for t in manifest["outputs"]]
+        self.inputs, self.outputs = signature.inputs, signature.outputs
+        self._signature, self._array, self._packed = signature, signature.array, signature.packed
+        self._count = len(signature.inputs)
+        self._kinds = [(spec.shape, spec.dtype) for spec in signature.outputs]
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Compute the outputs: one array, or a list of arrays if the network has several outputs.
+    def __call__(self, /, *inputs: Any, **named: Any) -> Any:
+        """Compute the outputs, which the network returns as its model does.
+
+        That is an array, a named tuple, or a mapping. Several outputs without a structure are a
+        named tuple.
 
         Raises:
-            ValueError: An input is missing, or its shape or dtype does not fit.
+            ValueError: An input is missing or unknown, or its shape or dtype does not fit.
         """
-        outputs = self.outputs(self.arrays(inputs))
-        return outputs[0] if len(outputs) == 1 else outputs
+        if named:
+            inputs = tuple(self._signature.ordered(inputs, named))
+        return self._packed(self.run(self.arrays(inputs)))
 
-    def arrays(self, inputs: Any) -> Arrays:
+    def arrays(self, inputs: Sequence[Any]) -> Arrays:
         """Convert a caller's inputs to arrays with the dtypes and layouts that kernels read."""
-        if len(inputs) != len(self._wanted):
-            names = ", ".join(name for name, _, _ in self._wanted)
-            raise ValueError(f"the network takes {names}, not {len(inputs)} arrays")
-        arrays = []
-        for value, (name, shape, dtype) in zip(inputs, self._wanted, strict=True):
-            dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
-            try:
-                array = np.asarray(np.from_dlpack(value) if dlpack else value)
-            except (BufferError, RuntimeError, TypeError) as error:
-                raise ValueError(f"{name} must be an array of {dtype}: {error}") from error
-            if array.shape != shape:
-                raise ValueError(f"{name} must have shape {list(shape)}, not {list(array.shape)}")
-            if array.dtype != dtype and not _becomes(array.dtype, dtype):
-                raise ValueError(f"{name} must hold {dtype}, not {array.dtype}")
-            array = np.asarray(array, dtype, order="C")
-            arrays.append(array if array.flags.aligned else array.copy())
-        return arrays
+        if len(inputs) != self._count:
+            self._signature.ordered(inputs, {})  # says what is wrong
+        return list(map(self._array, range(self._count), inputs))
 
-    def outputs(self, arrays: Arrays, times: Any = None) -> Arrays:
-        """Compute the outputs for arrays that the method ``arrays`` returned."""
+    def run(self, arrays: Arrays, times: Any = None) -> Arrays:
+        """Compute the list of outputs for arrays that the method ``arrays`` returned."""
         outputs: Arrays = self.engine.run(arrays, self._kinds, times)
         return outputs
 
@@ -110,10 +270,42 @@ class Network:
         self.close()
 
 
-def _becomes(own: Any, wanted: Any) -> bool:
-    """Whether inputs of one dtype may be converted to another; floats never become integers."""
-    kinds = ["f" if dtype.name == "bfloat16" else dtype.kind for dtype in (own, wanted)]
-    return kinds[0] in "biu" or kinds == ["f", "f"]
+_WITHOUT_DTYPE = (list, tuple, int, float)
+"""Types whose numbers have no dtype, so that fractions are rounded to that of the network."""
+
+
+def _array(name: str, value: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """An input as an array of NumPy."""
+    dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
+    try:
+        return np.asarray(np.from_dlpack(value) if dlpack else value)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise ValueError(f"{name} must be an array of {dtype}: {error}") from error
+
+
+def _kind(dtype: Any) -> str:
+    return "f" if dtype.name == "bfloat16" else str(dtype.kind)
+
+
+def _converted(array: np.ndarray[Any, Any], dtype: Any, *, rounds: bool) -> Any:
+    """The array in another dtype; None if a number would change, or fractions become integers."""
+    own, wanted = _kind(array.dtype), _kind(dtype)
+    if own not in "biu" and (own, wanted) != ("f", "f"):
+        return None
+    # NumPy calls a cast from int64 to float64 safe, though it rounds numbers above 2^53.
+    if (rounds and own == "f") or (own == wanted and np.can_cast(array.dtype, dtype)):
+        return array.astype(dtype)
+    with np.errstate(all="ignore"):
+        converted = array.astype(dtype)
+        same = (converted.astype(array.dtype) == array) & ((converted < 0) == (array < 0))
+        return converted if (same | (array != array)).all() else None  # noqa: PLR0124 - NaN
+
+
+def _way_out(own: Any, wanted: Any) -> str:
+    """A hint for an array that NumPy can convert, though its numbers may change."""
+    convertible = _kind(own) in "biuf"
+    hint = f"; if its numbers may change, convert it with .astype({str(wanted)!r})"
+    return hint if convertible else ""
 
 
 def _dtype(name: str) -> Any:
@@ -142,7 +334,13 @@ BUCKETS = {
 ROW = 3
 """Number of values in a row of a dimension: a tensor's number, an axis's number, and the padding or
 the factor."""
-OPTIONAL = {"shared_weights": str, "constants": [int], "permissions": [str], "vectors": str}
+OPTIONAL = {
+    "shared_weights": str,
+    "constants": [int],
+    "permissions": [str],
+    "vectors": str,
+    "outputs": [{"dtype": str}],
+}
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
@@ -250,7 +448,7 @@ def load(
     threads: int = 0,
     instances: int = 1,
 ) -> Callable[..., Any]:
-    """Load the network of a folder as a function of arrays, a ``Network``.
+    """Load the network of a folder as a function of its inputs, a ``Network``.
 
     If the network was compiled for several shapes, the function is a ``Buckets``.
 
@@ -283,14 +481,16 @@ def load(
         return single
     _check_form(folder, manifest, BUCKETS)
     if not all(_has_axes(bucket, manifest["dimensions"]) for bucket in manifest["buckets"]):
-        raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")
+        raise RuntimeError(_NO_NETWORK.format(folder))
     chosen = runpy.run_path(str(_code(folder, manifest, "_buckets.py")))["Buckets"]
 
     def opened(bucket: str) -> Network:
         own = inside(folder, bucket)
         return _opened(own, checked_manifest(own), threads, instances, folder)
 
-    network: Callable[..., Any] = chosen(manifest, opened)
+    # Folders of earlier versions describe no outputs, and their code takes no signature.
+    signature = [_signature(folder, manifest)] if "outputs" in manifest else []
+    network: Callable[..., Any] = chosen(manifest, opened, *signature)
     vars(network)["again"] = again
     return network
 
@@ -313,6 +513,14 @@ class _Names:
 
 
 _FILE = str(pathlib.Path(__file__).absolute())
+_NO_NETWORK = "the manifest of {} describes no network; deliver it again"
+
+
+def _signature(folder: pathlib.Path, manifest: Manifest) -> Signature:
+    try:
+        return Signature(manifest)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise RuntimeError(_NO_NETWORK.format(folder)) from error
 
 
 def _opened(
@@ -320,11 +528,13 @@ def _opened(
 ) -> Network:
     """Load the network of a folder, whose weights may lie in the folder ``top`` above it."""
     _check_form(folder, manifest, NETWORK)
+    signature = _signature(folder, manifest)
     with_vectors = manifest.get("vectors")
     reason = refusal(manifest) if with_vectors or manifest["run_time"] == VIRTUAL_MACHINE else ""
     if reason and with_vectors:
         other = inside(folder, with_vectors)
-        network = _opened(other, checked_manifest(other), threads, instances, top)
+        inner = _opened(other, checked_manifest(other), threads, instances, top)
+        network = Network(signature, inner.engine)
         network.vectors = reason
         logger = logging.getLogger("chameleon.network")
         logger.warning("%s runs its kernels with vectors, because %s", folder, reason)
@@ -334,11 +544,11 @@ def _opened(
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == VIRTUAL_MACHINE:
         machine = runpy.run_path(str(_code(folder, manifest, "_machine.py")))["Machine"]
-        return Network(manifest, machine(file, manifest, threads))
+        return Network(signature, machine(file, manifest, threads))
     shared = manifest.get("shared_weights")
     weights = inside(top, shared) if shared else inside(folder, "weights.bin")
     library = runpy.run_path(str(_code(folder, manifest, "_library.py")))["Library"]
-    return Network(manifest, library(file, weights, manifest, threads, instances))
+    return Network(signature, library(file, weights, manifest, threads, instances))
 
 
 CPUINFO = pathlib.Path("/proc/cpuinfo")
@@ -382,8 +592,8 @@ def _has_axes(bucket: Manifest, dimensions: list[Manifest]) -> bool:
 def _check_form(folder: pathlib.Path, manifest: Manifest, form: Manifest) -> None:
     """Check that a manifest has a form, and that its tensors are possible."""
     optional = {key: kind for key, kind in OPTIONAL.items() if key in manifest}
-    if not has_form(manifest, {**form, **optional}) or not all(map(_possible, _tensors(manifest))):
-        raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")
+    if not has_form(manifest, {**optional, **form}) or not all(map(_possible, _tensors(manifest))):
+        raise RuntimeError(_NO_NETWORK.format(folder))
 
 
 def _tensors(manifest: Manifest) -> list[Manifest]:
@@ -392,8 +602,16 @@ def _tensors(manifest: Manifest) -> list[Manifest]:
 
 def _possible(tensor: Manifest) -> bool:
     """Whether NumPy has arrays of a tensor's dtype and shape."""
-    shape = tensor.get("shape", [])
-    return tensor["dtype"] in DTYPES and all(0 <= extent < 1 << 31 for extent in shape)
+    shape, texts = tensor.get("shape", []), [tensor.get(key, "") for key in ("name", "source")]
+    return (
+        tensor["dtype"] in DTYPES
+        and all(isinstance(text, str) for text in texts)
+        and isinstance(shape, list)
+        and all(
+            isinstance(extent, str) or (type(extent) is int and 0 <= extent < 1 << 31)
+            for extent in shape
+        )
+    )
 
 
 _load = load

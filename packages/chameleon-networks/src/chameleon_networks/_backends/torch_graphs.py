@@ -262,7 +262,7 @@ class CompiledGraph:
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
-        answer = [torch.from_numpy(array) for array in network.outputs(arrays)]
+        answer = [torch.from_numpy(array) for array in network.run(arrays)]
         if self._layouts is not None:
             outputs, answer = answer, list(copy.deepcopy(self._layouts))
             for own, output in zip(answer, outputs, strict=True):

@@ -47,7 +47,28 @@ int @name@_threads(const @name@_handle *handle);
  * overlap each other. */
 int @name@_run(@name@_handle *handle, const void *const *inputs, void *const *outputs);
 
-/* The same; `nanoseconds` gets the time of each of `@name@_call_count()` kernel calls, whose names
+/* The same with the names of inputs and outputs, each of which needs its pointer:
+ *   @name@_inputs inputs = {.@first_input@ = data};
+ *   @name@_outputs outputs = {.@first_output@ = answers};
+ *   int status = @name@_run_named(handle, &inputs, &outputs);
+ * A pointer that is left out is NULL, which is an error. 16-bit floats are bits in `uint16_t`. */
+typedef struct {
+@input_members@
+} @name@_inputs;
+
+typedef struct {
+@output_members@
+} @name@_outputs;
+
+static inline int @name@_run_named(@name@_handle *handle, const @name@_inputs *inputs,
+                                   const @name@_outputs *outputs) {
+  const void *const given[] = {@input_values@};
+  void *const made[] = {@output_values@};
+  (void)inputs, (void)outputs;
+  return @name@_run(handle, given, made);
+}
+
+/* As `@name@_run`; `nanoseconds` gets the time of each of `@name@_call_count()` kernel calls, whose names
  * `@name@_kernels()` has, one a line. Its numbers are 0 before. A positive number is how often the
  * call is repeated, for the average time of a repetition; the outputs are then undefined. */
 int @name@_profile(@name@_handle *handle, const void *const *inputs, void *const *outputs,

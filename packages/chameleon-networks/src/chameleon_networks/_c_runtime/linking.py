@@ -18,6 +18,8 @@ from chameleon_core.plugin_api import ChameleonError, TargetError
 from chameleon_system.api import cache_path, read_cached_bytes, temporary_folder, write_cached_bytes
 from chameleon_tvm.api import flag_of, tvm
 
+from chameleon_networks._names import c_names
+
 SOURCES = Path(__file__).parent
 OBJECTS = "objects.tar"
 """Name of the archive beside a library, with the object files that the library was linked from.
@@ -80,9 +82,49 @@ def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
         "@guard@": f"{name.upper()}_H",
         "@variable@": threads_variable(name),
         "@title@": f"{kind} as a library for C.",
+        **_structures(manifest),
     }.items():
         text = text.replace(key, value)
     return text
+
+
+def _structures(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The members of the structures with inputs and outputs, and how a call reads them."""
+    texts = {}
+    for key, kind, const in (("inputs", "input", "const "), ("outputs", "output", "")):
+        tensors = manifest[key]
+        names = c_names([t.get("name", f"{kind}{n}") for n, t in enumerate(tensors)])
+        members = [
+            f"  {const}{_c_type(tensor['dtype'])} *{name}; /* {_words(tensor)} */"
+            for name, tensor in zip(names, tensors, strict=True)
+        ]
+        texts[f"@first_{kind}@"] = names[0] if names else "unused"
+        texts[f"@{kind}_members@"] = "\n".join(members) or "  const void *unused;"
+        texts[f"@{kind}_values@"] = ", ".join(f"{key}->{name}" for name in names) or "NULL"
+    return texts
+
+
+def _c_type(dtype: str) -> str:
+    """The type of elements in C; floats for which C has no type are integers with their bits."""
+    if dtype in _C_FLOATS:
+        return _C_FLOATS[dtype]
+    return f"{'' if dtype.startswith('int') else 'u'}int{8 * _bytes(dtype)}_t"
+
+
+_C_FLOATS = {"float32": "float", "float64": "double"}
+
+
+def _bytes(dtype: str) -> int:
+    """The bytes of an element."""
+    kind = tvm.DataType(dtype)
+    return (int(kind.bits) * int(kind.lanes) + 7) // 8
+
+
+def _words(tensor: Mapping[str, Any]) -> str:
+    source, name = tensor.get("source"), tensor.get("name")
+    quoted = json.dumps(source).replace("*/", "* /").replace("/*", "/ *")  # no end of a comment
+    origin = "" if source in {None, name} else f", {quoted} in the model"
+    return f"{tensor['dtype']} {list(tensor['shape'])}{origin}"
 
 
 def threads_variable(name: str) -> str:
@@ -198,7 +240,6 @@ def c_array(kind: str, name: str, values: Iterable[object]) -> str:
 
 
 def _tensor(number: int, tensor: Mapping[str, Any]) -> str:
-    kind = tvm.DataType(tensor["dtype"])
-    size = math.prod(tensor["shape"]) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
+    size = math.prod(tensor["shape"]) * _bytes(tensor["dtype"])
     words = (json.dumps(tensor["name"]), json.dumps(tensor["dtype"]), str(len(tensor["shape"])))
     return f"{{{', '.join(words)}, extents_{number}, {size}}}"

@@ -1,8 +1,8 @@
 // Runs @name@ on inputs of files and writes its outputs, without Python:
 //
-//   @name@_example weights.bin input0.npy [input1.npy ...] [--runs N] [--threads N]
+//   @name@_example weights.bin @first_input@.npy ... [--runs N] [--threads N]
 //
-// Inputs are .npy files of the right shape and type, or raw bytes (any other ending); outputs are
+// The files of inputs come in their order, or as `@first_input@=FILE` with their names. Inputs are .npy files of the right shape and type, or raw bytes (any other ending); outputs are
 // output0.npy, output1.npy, ... It prints the median latency of N runs, the shortest,
 // and what 99 % of them took at most.
 
@@ -114,6 +114,53 @@ Bytes read(const std::string &path, const @name@_tensor &wanted) {
   return made;
 }
 
+// A description of all inputs for messages.
+std::string inputs_taken() {
+  std::string text = "the network takes";
+  for (int number = 0; number < @name@_input_count(); ++number) {
+    const @name@_tensor &tensor = *@name@_input(number);
+    text += std::string(number ? ", " : " ") + tensor.name + " (" + tensor.dtype + " [";
+    for (int axis = 0; axis < tensor.rank; ++axis) {
+      text += (axis ? ", " : "") + std::to_string(tensor.shape[axis]);
+    }
+    text += "])";
+  }
+  return text;
+}
+
+// The file of each input, from words such as `file` and `name=file`.
+std::vector<std::string> files_of_inputs(const std::vector<std::string> &words) {
+  std::vector<std::string> files(static_cast<std::size_t>(@name@_input_count()));
+  std::size_t place = 0;
+  for (const std::string &word : words) {
+    const auto equals = word.find('=');
+    const std::string name = word.substr(0, equals == std::string::npos ? 0 : equals);
+    const bool named = !name.empty() && name.find_first_of("./") == std::string::npos;
+    std::size_t number = place;
+    if (named) {
+      for (number = 0; number < files.size(); ++number) {
+        if (name == @name@_input(static_cast<int>(number))->name) break;
+      }
+      if (number == files.size()) {
+        throw std::runtime_error("there is no input " + name + "; " + inputs_taken());
+      }
+    } else if (++place > files.size()) {
+      throw std::runtime_error("there are too many inputs; " + inputs_taken());
+    }
+    if (!files[number].empty()) {
+      const std::string twice = @name@_input(static_cast<int>(number))->name;
+      throw std::runtime_error("input " + twice + " is given twice; " + inputs_taken());
+    }
+    files[number] = named ? word.substr(equals + 1) : word;
+  }
+  for (std::size_t number = 0; number < files.size(); ++number) {
+    if (!files[number].empty()) continue;
+    const std::string name = @name@_input(static_cast<int>(number))->name;
+    throw std::runtime_error("input " + name + " is missing; " + inputs_taken());
+  }
+  return files;
+}
+
 int run(int count, char **words) {
   std::vector<std::string> files;
   int runs = 1, threads = 0;
@@ -125,7 +172,7 @@ int run(int count, char **words) {
       files.push_back(word);
     }
   }
-  if (files.size() != static_cast<std::size_t>(@name@_input_count()) + 1) {
+  if (files.empty()) {
     std::cerr << "usage: " << words[0] << " weights.bin";
     for (int number = 0; number < @name@_input_count(); ++number) {
       std::cerr << " " << @name@_input(number)->name << ".npy";
@@ -133,18 +180,20 @@ int run(int count, char **words) {
     std::cerr << " [--runs N] [--threads N]\n";
     return 2;
   }
+  const std::string weights = files.front();
+  files = files_of_inputs({files.begin() + 1, files.end()});
   std::vector<Bytes> inputs, outputs;
   std::vector<const void *> given;
   std::vector<void *> made;
   for (int number = 0; number < @name@_input_count(); ++number) {
-    inputs.push_back(read(files[static_cast<std::size_t>(number) + 1], *@name@_input(number)));
+    inputs.push_back(read(files[static_cast<std::size_t>(number)], *@name@_input(number)));
     given.push_back(inputs.back().data());
   }
   for (int number = 0; number < @name@_output_count(); ++number) {
     outputs.emplace_back(@name@_output(number)->bytes);
     made.push_back(outputs.back().data());
   }
-  @name@_handle *handle = @name@_create(files[0].c_str(), threads);
+  @name@_handle *handle = @name@_create(weights.c_str(), threads);
   if (handle == nullptr) throw std::runtime_error(@name@_error());
   std::vector<double> seconds;
   for (int turn = 0; turn <= runs; ++turn) {  // the first is not counted

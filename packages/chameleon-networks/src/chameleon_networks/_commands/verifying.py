@@ -31,6 +31,7 @@ from chameleon_networks._evaluation.processes import (
 )
 from chameleon_networks._evaluation.special_inputs import special_inputs
 from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._names import output_names
 from chameleon_networks._quantize.calibration_batches import user_samples
 
 log = structlog.get_logger()
@@ -41,6 +42,7 @@ class OutputError:
     """The error of one output of a network.
 
     Attributes:
+        name: The name of the output.
         shape: The shape of the output.
         max_relative_error: The largest difference from the framework's output over the largest
             number in that output, of all batches of inputs. None if shapes differ or numbers are
@@ -48,6 +50,7 @@ class OutputError:
         right: Whether the error is within the tolerance.
     """
 
+    name: str
     shape: tuple[int, ...]
     max_relative_error: float | None
     right: bool
@@ -128,12 +131,12 @@ def _show_bucket(name: str, one: Verification) -> None:
     click.echo(f"{where}{inferences} compared with {one.reference}{allowed}")
     rows = [
         (
-            str(number),
+            output.name,
             " x ".join(map(str, output.shape)) or "scalar",
             "-" if output.max_relative_error is None else f"{output.max_relative_error:.1e}",
             "yes" if output.right else "no",
         )
-        for number, output in enumerate(one.outputs)
+        for output in one.outputs
     ]
     print_table(("output", "shape", "error", "right"), rows)
 
@@ -181,13 +184,15 @@ class Comparison:
         wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=True)]
         errors = _errors(given, wanted)
         tolerance = self._tolerance(reference, float(errors.max()), inputs, answers)
+        names = output_names(self.network.returned)
         outputs = tuple(
             OutputError(
+                name=name,
                 shape=array.shape,
-                max_relative_error=error if math.isfinite(error) else None,
-                right=error <= tolerance,
+                max_relative_error=float(error) if math.isfinite(error) else None,
+                right=bool(error <= tolerance),
             )
-            for array, error in zip(wanted[0], errors.max(axis=0).tolist(), strict=True)
+            for name, array, error in zip(names, wanted[0], errors.max(axis=0), strict=True)
         )
         wrong = np.argwhere(errors > tolerance).tolist()
         cause = self._cause(inputs[wrong[0][0]], wrong[0][1], tolerance) if wrong else ""

@@ -43,6 +43,7 @@ from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kern
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
 from chameleon_networks._importers.imported_network import BucketedNetwork, ImportedNetwork
+from chameleon_networks._names import signature_with_names
 
 Results = Mapping[str, NetworkResult]
 """The result of each bucket, by the name of the bucket."""
@@ -318,15 +319,39 @@ def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
     described = [
         (bucket.name, bucket.extents, manifests[bucket.name]) for bucket, _ in bucketed.networks
     ]
-    _, _, first = described[0]
+    (_, _, first), (_, network) = described[0], bucketed.networks[0]
+    table = dispatch_table(bucketed, described)
     manifest = {
         **{name: first[name] for name in _SHARED},
         "shared_bytes": saved,
-        **dispatch_table(bucketed, described),
+        **table,
+        **signature_with_names(
+            _open_signature(table, first), bucketed.input_names, network.returned
+        ),
     }
     write_loader(whole, BUCKETS_CODE)
     write_manifest(whole, manifest)
     return manifest
+
+
+def _open_signature(table: Manifest, first: Manifest) -> Mapping[str, list[Manifest]]:
+    """The inputs and outputs of all buckets; a shape has names of dimensions for open extents."""
+    signature = {
+        key: [{**tensor, "shape": list(tensor["shape"])} for tensor in first[key]]
+        for key in ("inputs", "outputs")
+    }
+    for bucket in table["buckets"]:
+        for tensor, extents in zip(signature["outputs"], bucket["outputs"], strict=True):
+            pairs = zip(tensor["shape"], extents, strict=False)
+            tensor["shape"] = [own if own == extent else "?" for own, extent in pairs]
+    for dimension in table["dimensions"]:
+        name = dimension["name"]
+        for number, axis, _ in dimension["axes"]:
+            signature["inputs"][number]["shape"][axis] = name
+        for number, axis, factor in dimension["outputs"]:
+            extent = name if factor == 1 else f"{factor} * {name}"
+            signature["outputs"][number]["shape"][axis] = extent
+    return signature
 
 
 def _problem(

@@ -26,6 +26,7 @@ from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
 from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
 from chameleon_networks._evaluation.latency import measure_footprint
 from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
+from chameleon_networks._names import signature_with_names
 
 log = structlog.get_logger()
 
@@ -68,8 +69,11 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
         if (staged / VECTORS).exists():
             share_weights(staged, [staged, staged / VECTORS])
-        sources = sources_for(delivery.folder, settled.network.sources)
-        write_manifest(staged, {**read_manifest(staged), **sources})
+        manifest = read_manifest(staged)
+        network = settled.network
+        names = signature_with_names(manifest, network.input_names(), network.returned)
+        sources = sources_for(delivery.folder, network.sources)
+        write_manifest(staged, {**manifest, **names, **sources})
         # Timing the rivals takes longer than compiling. A user who interrupts it already has the
         # network.
         replace(staged, delivery.folder)

@@ -77,7 +77,7 @@ def _called(network: Any, inputs: Arrays) -> Callable[[int], tuple[Calls, Arrays
     def run(repeats: int) -> tuple[Calls, Arrays]:
         times.fill(repeats)
         started = time.perf_counter()
-        outputs = network.outputs(network.arrays(inputs), times)
+        outputs = network.run(network.arrays(inputs), times)
         whole = time.perf_counter() - started
         seconds = (times * 1e-9).tolist()
         around = 0.0 if repeats else whole - sum(seconds)

@@ -26,7 +26,7 @@ with block_import("rich"), pause_garbage_collection():
     from chameleon_system.api import TOKEN, AnswerStream, Message, allowed_cores
     from structlog.testing import capture_logs
 
-    from chameleon_networks._artifact.load import checked_manifest
+    from chameleon_networks._artifact.load import checked_manifest, flat
     from chameleon_networks._evaluation.messages import (
         network_from,
         preload,
@@ -59,8 +59,7 @@ def delivered_network(request: Message) -> Network:
     network = runpy.run_path(str(folder / "load.py"))["load"](folder)
 
     def run(inputs: Arrays) -> Arrays:
-        outputs = network(*inputs)
-        return list(outputs) if isinstance(outputs, list) else [outputs]
+        return flat(network(*inputs))
 
     return run
 

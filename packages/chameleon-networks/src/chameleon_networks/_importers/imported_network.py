@@ -141,6 +141,16 @@ class ImportedNetwork(ABC):
     def input_names(self) -> list[str]:
         """The names of the inputs in the framework, in order."""
 
+    @property
+    @abstractmethod
+    def returned(self) -> Any:
+        """The structure in which the framework returns the outputs, as JSON values.
+
+        A tensor is its name in the framework. A container is a mapping: its ``type`` is ``tuple``,
+        ``list``, ``dict`` or the name of a class, and ``parts`` are its parts. The ``keys`` are
+        those of a ``dict``, or the fields of a class.
+        """
+
     @abstractmethod
     def samples(self, rng: np.random.Generator) -> Arrays:
         """Random inputs for one inference, one array for each input."""

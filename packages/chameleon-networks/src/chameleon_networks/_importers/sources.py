@@ -149,6 +149,10 @@ class ProgramNetwork(ImportedNetwork):
     def input_names(self) -> list[str]:
         return list(self._inputs.ranges)
 
+    @property
+    def returned(self) -> Any:
+        return self._inputs.returned
+
     def samples(self, rng: np.random.Generator) -> Arrays:
         samples = [_random_like(numbers, rng) for numbers in self._inputs.ranges.values()]
         return samples if self.half is None else rounded(samples, self.half)
@@ -282,6 +286,11 @@ class OnnxNetwork(ImportedNetwork):
 
     def input_names(self) -> list[str]:
         return list(self.facts.inputs)
+
+    @property
+    def returned(self) -> Any:
+        names = list(self.facts.outputs)
+        return names[0] if len(names) == 1 else {"type": "Outputs", "keys": names, "parts": names}
 
     @cached_property
     def facts(self) -> models.OnnxFacts:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks._evaluation.verify import Sample
 from chameleon_networks._importers.imported_network import BucketInputs, ImportedNetwork
+from chameleon_networks._names import python_names
 from chameleon_networks._source_files import watched, watched_items
 
 log = structlog.get_logger()
@@ -188,6 +189,9 @@ def _to_arrays(batch: Any, examples_of: Mapping[str, NDArray[Any]], label: str) 
     """Convert one batch to arrays of the dtypes that the network takes. Shapes are not checked."""
     inputs_text = ", ".join(f"{name} {list(array.shape)}" for name, array in examples_of.items())
     if isinstance(batch, Mapping):
+        names = [*examples_of]
+        sources = dict(zip(python_names(names, "input"), names, strict=True))
+        batch = {sources.get(name, name): array for name, array in batch.items()}
         missing, unknown = (examples_of.keys() - batch.keys(), batch.keys() - examples_of.keys())
         if missing or unknown:
             problem = f"lacks {sorted(missing)}" if missing else f"has {sorted(map(str, unknown))}"

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -37,12 +37,16 @@ def load_network(request: Request) -> Calls:
     """Load a delivered network once by its ``load.py``, as users do, for all clients."""
     sys.dont_write_bytecode = True
     sys.path.insert(0, request["path"])
-    load = importlib.import_module("load").load
-    network = load(request["path"], threads=request["threads"], instances=request["instances"])
+    loader: Any = importlib.import_module("load")
+    network = loader.load(
+        request["path"], threads=request["threads"], instances=request["instances"]
+    )
 
     def call(inputs: Arrays) -> Arrays:
         outputs = network(*inputs)
-        return outputs if isinstance(outputs, list) else [outputs]
+        if hasattr(loader, "flat"):
+            return cast("Arrays", loader.flat(outputs))
+        return outputs if isinstance(outputs, list) else [outputs]  # of an earlier version
 
     return [call] * request["streams"], None
 

@@ -147,12 +147,14 @@ class OnnxFacts:
 
     Attributes:
         inputs: The shapes of the inputs, by name; an extent without a number is a string.
+        outputs: The names of the outputs.
         ranges: The smallest and the largest number of each integer input that is an index, the
             length of a sequence, or a divisor. The largest index is 0 if no table is constant.
         is_quantized: Whether the network quantizes or dequantizes tensors.
     """
 
     inputs: Mapping[str, list[int | str]]
+    outputs: Sequence[str]
     ranges: Mapping[str, tuple[int, int]]
     is_quantized: bool
 
@@ -161,7 +163,10 @@ def onnx_facts(file: str) -> OnnxFacts:
     """Read the facts about the network in an ONNX file, without its external data."""
     model = _read(file, load_external_data=False)
     return OnnxFacts(
-        inputs=_inputs(model), ranges=_ranges(model.graph), is_quantized=is_quantized_model(model)
+        inputs=_inputs(model),
+        outputs=[output.name for output in model.graph.output],
+        ranges=_ranges(model.graph),
+        is_quantized=is_quantized_model(model),
     )
 
 

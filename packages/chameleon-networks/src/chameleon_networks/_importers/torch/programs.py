@@ -9,6 +9,7 @@ import logging
 import math
 import re
 import sys
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -102,23 +103,92 @@ class NumberRange:
 
 @attrs.frozen(kw_only=True)
 class ProgramInputs:
-    """A program's example inputs, and its precision.
+    """A program's example inputs, the structure of its outputs, and its precision.
 
     Attributes:
         half: ``float16`` or ``bfloat16`` if the program computes in that dtype, else None.
+        returned: The structure of the outputs; see ``ImportedNetwork.returned``.
         ranges: The dtype, the shape, and the smallest and largest number of each example input, by
             name. Inputs in half precision are described as float32.
     """
 
     half: str | None
     ranges: Mapping[str, NumberRange]
+    returned: Any
 
     @classmethod
     def of(cls, program: Any) -> ProgramInputs:
         """The inputs of a ``torch.export.ExportedProgram``."""
         arrays = zip(input_tensors(program), example_arrays(program), strict=True)
         ranges = {name: NumberRange.of(array) for name, array in arrays}
-        return cls(half=half_type(program), ranges=ranges)
+        return cls(half=half_type(program), ranges=ranges, returned=returned_structure(program))
+
+
+def returned_structure(program: Any) -> Any:
+    """The structure of a program's outputs; see ``ImportedNetwork.returned``."""
+    constant = importlib.import_module("torch.export.graph_signature").ConstantArgument
+    specs = [s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
+    whole = _tensors_in(program.call_spec.out_spec, iter([type(s.arg) is constant for s in specs]))
+    if whole is None:
+        return {"type": "tuple", "parts": []}  # the import says that there is no tensor
+    if "keys" not in whole and whole["type"] != _LEAF:
+        if len(whole["parts"]) == 1 and whole["parts"][0]["type"] == _LEAF:
+            return "output0"  # as of a network that returns a tensor
+        if whole["type"] == "tuple":
+            keys = [f"output{number}" for number in range(len(whole["parts"]))]
+            whole = {"type": "Outputs", "keys": keys, "parts": whole["parts"]}
+    return _with_names(whole, ())
+
+
+_LEAF = ""
+
+
+def _tensors_in(spec: Any, are_constants: Iterator[bool]) -> Any:
+    """The structure of the tensors in a ``TreeSpec``; None if it has none."""
+    if spec.is_leaf():
+        return None if next(are_constants) else {"type": _LEAF}
+    # Torch had no method ``children`` before version 2.9.
+    children = spec.children() if hasattr(spec, "children") else spec.children_specs
+    parts = [_tensors_in(child, are_constants) for child in children]
+    kept = [place for place, part in enumerate(parts) if part is not None]
+    if not kept:
+        return None
+    name, keys = _keys_of(spec)
+    known = {} if keys is None else {"keys": [keys[place] for place in kept]}
+    return {"type": name, **known, "parts": [parts[place] for place in kept]}
+
+
+def _keys_of(spec: Any) -> tuple[str, Sequence[Any] | None]:
+    """The name of a container's class, and the keys or fields of its parts."""
+    own, context = spec.type, spec.context
+    if own in (dict, OrderedDict, defaultdict):
+        keys = context[1] if own is defaultdict else context
+        return "dict", [key if isinstance(key, str | int) else str(key) for key in keys]
+    if own in (tuple, list):
+        return own.__name__, None
+    # Contexts of a named tuple, of an output of transformers, of a dataclass, and torch's results.
+    known = (
+        *(getattr(context, "_fields", None), context),
+        *(context[0] if context else None, getattr(own, "__match_args__", None)),
+    )
+    for keys in known:
+        if not isinstance(keys, list | tuple) or len(keys) != spec.num_children:
+            continue
+        if all(isinstance(key, str) for key in keys):
+            return getattr(context, "__name__", own.__name__), keys
+    return "tuple", None
+
+
+def _with_names(part: Any, path: tuple[str, ...]) -> Any:
+    """A structure with a name for each tensor, such as ``hidden_states.0``."""
+    if part["type"] == _LEAF:
+        return ".".join(path) or "output0"
+    keys = part.get("keys") or range(len(part["parts"]))
+    names = [str(key) if path or "keys" in part else f"output{key}" for key in keys]
+    parts = [
+        _with_names(inner, (*path, name)) for inner, name in zip(part["parts"], names, strict=True)
+    ]
+    return {**part, "parts": parts}
 
 
 def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:
