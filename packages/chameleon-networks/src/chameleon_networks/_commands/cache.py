@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -16,7 +18,7 @@ from chameleon_system.api import user_cache_folder
 
 from chameleon_networks._backends import COMPILED_MODULES
 from chameleon_networks._compile.sequence.library import OBJECT_CACHE
-from chameleon_networks._evaluation.network_cache import NETWORKS_FOLDER
+from chameleon_networks._evaluation.network_cache import NETWORKS_FOLDER, TITLE
 
 _DAY = 86_400.0
 _MIB = 1 << 20
@@ -53,25 +55,51 @@ def command(older_than: float | None, *, as_json: bool) -> None:
         facts = {name: [attrs.asdict(network) for network in v] for name, v in lists.items()}
         click.echo(json.dumps({"folder": str(folder), **facts}))
         return
-    for network in left:
-        size, age = f"{network.bytes / _MIB:8.1f} MiB", f"{network.age / _DAY:6.1f} days ago"
-        click.echo(f"{network.name}  {size}  {age}  {network.state}")
+    untitled: dict[str, list[_Cached]] = {}
+    for entry in left:
+        if not entry.title:
+            untitled.setdefault(entry.kind, []).append(entry)
+    titled = [entry for entry in left if entry.title]
+    for entry in [*titled, *map(_sum, untitled.values())]:
+        size, age = f"{entry.bytes / _MIB:8.1f} MiB", f"{entry.age / _DAY:6.1f} days ago"
+        click.echo(f"{size}  {age}  {entry.state:12}  {entry.title}")
     gone = f", {len(removed)} removed" if removed else ""
     click.echo(f"{words.counted(len(left), 'item')} in {folder}{gone}")
 
 
 @attrs.frozen(kw_only=True)
 class _Cached:
-    """An entry of the cache, with the seconds since its last use as ``age``."""
+    """An entry of the cache.
+
+    Attributes:
+        kind: The folder of the entry in the cache folder.
+        name: The path of the entry in that folder.
+        age: Seconds since its last use.
+        state: A word for what the entry holds.
+        title: The network and its shapes; empty for entries that belong to no network alone.
+    """
 
     kind: str
     name: str
     bytes: int
     age: float
     state: str
+    title: str = ""
 
 
-def _item(path: Path, used: float, state: str) -> _Cached:
+def _sum(entries: Sequence[_Cached]) -> _Cached:
+    """One row for entries that belong to no network alone, such as kernels."""
+    states = ", ".join(sorted({entry.state for entry in entries}))
+    return attrs.evolve(
+        entries[0],
+        bytes=sum(entry.bytes for entry in entries),
+        age=min(entry.age for entry in entries),
+        state=states,
+        title=f"{len(entries)} together",
+    )
+
+
+def _item(path: Path, used: float, state: str, title: str = "") -> _Cached:
     """A file or folder of the cache, with the time of its last use in seconds."""
     kind, *names = path.relative_to(user_cache_folder()).parts
     return _Cached(
@@ -80,12 +108,15 @@ def _item(path: Path, used: float, state: str) -> _Cached:
         bytes=sum(stat.st_size for stat in _stats(path)),
         age=max(0.0, time.time() - used),
         state=state,
+        title=title,
     )
 
 
 def _kept(path: Path) -> _Cached:
-    kind = path.parent.name
-    return _item(path, path.stat().st_mtime, _STATES.get(kind, kind))
+    kind, title = path.parent.name, ""
+    if (path / TITLE).is_file():
+        title = (path / TITLE).read_text(encoding="utf-8", errors="replace")
+    return _item(path, path.stat().st_mtime, _STATES.get(kind, kind), title)
 
 
 def _stats(path: Path) -> list[os.stat_result]:
@@ -98,4 +129,9 @@ def _cached(network: Path) -> _Cached:
     used = max(accesses, default=network.stat().st_mtime)
     refusal, manifest = network / "refused.txt", network / "run" / "network" / "manifest.json"
     refused = "not possible" if refusal.exists() else "unfinished"
-    return _item(network, used, "delivered" if manifest.exists() else refused)
+    title = network.relative_to(network.parents[1]).as_posix()
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        inputs = json.loads(manifest.read_bytes())["inputs"]
+        shapes = ", ".join(f"{entry['dtype']} {entry['shape']}" for entry in inputs)
+        title = f"torch.compile: {shapes}  {title}"
+    return _item(network, used, "delivered" if manifest.exists() else refused, title)

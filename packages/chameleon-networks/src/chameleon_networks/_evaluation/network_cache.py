@@ -39,6 +39,8 @@ from chameleon_networks._source_location import ImportedGraph
 NETWORKS_FOLDER = "networks"
 """Folder in the user's cache folder with a folder of each network."""
 _DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnx", "onnxruntime")
+TITLE = "title.txt"
+"""Name of the file with the network's name and shapes, for people."""
 GRAPH = "graph"
 """Name of the fact that holds the network's Relax module."""
 
@@ -64,8 +66,9 @@ class ReferenceOutputs:
 class NetworkCache:
     """The cached files about one network; one that cannot be read is computed again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, title: str = "") -> None:
         self._folder = folder
+        self._title = title
 
     def fact(self, name: str) -> tuple[Any, str] | None:
         """A cached fact as a JSON value, with the day on which it was cached; None without one."""
@@ -91,6 +94,9 @@ class NetworkCache:
             write_atomic(file, json.dumps({"day": day, "value": value}))
 
         write_cached(self._folder / f"{name}.json", write)
+        title = self._folder / TITLE
+        if self._title and not title.exists():
+            write_cached(title, lambda file: write_atomic(file, self._title))
 
     def answers(
         self, samples: Sequence[Arrays], special: Sequence[SpecialInputs] = ()
@@ -153,8 +159,10 @@ def cache_of(network: ImportedNetwork, scratch: str = "") -> NetworkCache | None
     """The cache of a network's source on this machine, or in ``scratch`` for one run."""
     if network.origin is None or not network.options.check:
         return NetworkCache(Path(scratch) / NETWORKS_FOLDER) if scratch else None
-    facts = [network.origin, sorted(network.shapes.items())]
-    return NetworkCache(cache_path(NETWORKS_FOLDER, [_cache_key(), facts]))
+    shapes = sorted(network.shapes.items())
+    folder = cache_path(NETWORKS_FOLDER, [_cache_key(), [network.origin, shapes]])
+    words = [f"{name} {list(shape)}" for name, shape in shapes]
+    return NetworkCache(folder, " ".join([network.options.title, *words]))
 
 
 def _relax_utils() -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 from attrs import validators
 from chameleon_core.plugin_api import FLOAT32, ConfigError, option
@@ -98,6 +100,11 @@ class NetworkOptions:
         lambda _, __, value: check_shapes(value),
     )
 
+    @property
+    def title(self) -> str:
+        """The name of the network for people: its source, without the folder."""
+        return Path(str(getattr(self, "source", ""))).name
+
 
 @attrs.frozen(kw_only=True)
 class BuiltinOptions(NetworkOptions):
@@ -112,6 +119,10 @@ class BuiltinOptions(NetworkOptions):
         f"dtype of weights and images: {FLOAT32}, {FLOAT16} or {BFLOAT16}",
         validators.in_((FLOAT32, FLOAT16, BFLOAT16)),
     )
+
+    @property
+    def title(self) -> str:
+        return self.network
 
 
 @attrs.frozen(kw_only=True)
