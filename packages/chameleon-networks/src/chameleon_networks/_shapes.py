@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 import re
@@ -273,17 +274,22 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
 def warn_of_padding(shapes: Mapping[str, Shape]) -> None:
     """Warn of dimensions whose inputs may be padded to more than twice their extent."""
     for dimension in dimensions_of(shapes):
-        gaps = itertools.pairwise((0, *dimension.buckets) if dimension.padded else ())
-        below, above = max(gaps, key=lambda gap: gap[1] / (gap[0] + 1), default=(0, 1))
-        if above > _SLOW * (below + 1) and not dimension.probes:
-            log.warning(
-                "padding_is_slow",
-                dimension=str(dimension),
-                extent=below + 1,
-                takes_the_time_of=above,
-                hint=f"Write `range: [1, {dimension.buckets[-1]}]` instead of `buckets`, and "
-                "Chameleon chooses enough of them.",
-            )
+        _warn_once(dimension)
+
+
+@functools.cache
+def _warn_once(dimension: Dimension) -> None:
+    gaps = itertools.pairwise((0, *dimension.buckets) if dimension.padded else ())
+    below, above = max(gaps, key=lambda gap: gap[1] / (gap[0] + 1), default=(0, 1))
+    if above > _SLOW * (below + 1) and not dimension.probes:
+        log.warning(
+            "padding_is_slow",
+            dimension=str(dimension),
+            extent=below + 1,
+            takes_the_time_of=above,
+            hint=f"Write `range: [1, {dimension.buckets[-1]}]` instead of `buckets`, and "
+            "Chameleon chooses enough of them.",
+        )
 
 
 def check_shapes(shapes: Mapping[str, Shape]) -> None:

@@ -209,9 +209,16 @@ class Buckets:
         filled = []
         for number, (tensor, shape) in enumerate(zip(inputs, bucket, strict=True)):
             array = np.asarray(tensor)
-            widths = [(0, extent - has) for extent, has in zip(shape, array.shape, strict=True)]
-            pads = [(0, self._pads.get((number, axis), 0)) for axis in range(len(shape))]
-            filled.append(np.pad(array, widths, constant_values=pads))
+            # `np.pad` takes longer than a small network.
+            padded = np.empty(shape, array.dtype)
+            padded[tuple(map(slice, array.shape))] = array
+            ends = list(map(slice, array.shape))
+            for axis, (extent, has) in enumerate(zip(shape, array.shape, strict=True)):
+                if extent != has:
+                    ends[axis] = slice(has, extent)
+                    padded[tuple(ends)] = self._pads[number, axis]
+                    ends[axis] = slice(extent)
+            filled.append(padded)
         return filled
 
     def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
