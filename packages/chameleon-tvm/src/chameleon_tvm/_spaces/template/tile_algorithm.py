@@ -204,12 +204,15 @@ class TileConvolution:
         )
 
     def _steps(self, at: TilePosition) -> Stmt:
-        """Add the products of all pieces of all runs."""
-        runs = self.runs
+        """Add the products of all pieces of all runs, and prefetch the outputs meanwhile."""
+        runs, pixels = self.runs, self.block.rows * self.block.columns
+        each = math.ceil(pixels / runs.steps)
 
         def step(ry: Expr, run: Expr, piece: Expr) -> Stmt:
             number = emit.join((ry, run, piece), (runs.rows, runs.count, runs.pieces))
-            return self._multiply(at, (ry, run, piece), number)
+            some = [tirx.min(number * each + pixel, pixels - 1) for pixel in range(each)]
+            prefetches = [self.output.prefetch(at, pixel) for pixel in some]
+            return emit.sequence([*prefetches, self._multiply(at, (ry, run, piece), number)])
 
         extents = {"ry": runs.rows, "run": runs.count, "piece": runs.pieces}
         return emit.loops(extents, step)
