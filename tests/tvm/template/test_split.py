@@ -6,14 +6,17 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_tvm._building.kernel import TVMKernel
+from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._instructions.amx import AmxBfloat16
 from chameleon_tvm._instructions.emission import permissions_of
 from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
 from chameleon_tvm._spaces.template import split_algorithm
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.convolution import geometry_of
 from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm._spaces.template.split_algorithm import SplitArithmetic, split_error
+from chameleon_tvm._spaces.template.tile_tiling import panel_pixels
 from chameleon_tvm._types import BFLOAT16, STORAGE
 from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from chameleon_tvm.testing.loop_tiles import LoopTiles
@@ -72,7 +75,9 @@ def require_close(spec, name, seed=0, count=1, form=None):
     builder = provider.builder(spec.task("t", NATIVE), threads=2)
     (expected,), _ = builder.reference()
     (sizes,) = builder.operator.reference([np.abs(array) for array in builder.inputs])
-    for config in splits(builder.space, count, seed, name=name, form=form):
+    configs = splits(builder.space, count, seed, name=name, form=form)
+    assert configs
+    for config in configs:
         (output,) = builder.build(config.tolist()).outputs()
         # Each product has such an error at most, whatever cancels in their sum.
         error = np.abs(output - expected).max()
@@ -100,6 +105,24 @@ def test_convolutions(name, spec, seed):
 )
 def test_other_operators(name, spec):
     require_close(spec, name, count=2)
+
+
+@given(
+    rows=st.integers(16, 4000),
+    depth=st.integers(1, 100),
+    units=st.integers(16, 4000),
+    columns=st.sampled_from([16, 32, 48]),
+    cores=st.integers(1, 64),
+)
+def test_panels_fit_l2_and_occupy_the_cores(rows, depth, units, columns, cores):
+    geometry = geometry_of(Conv1dSpec(input=[1, 32 * depth, rows], filters=units, kernel=1), 16)
+    info, product = attrs.evolve(target_info(SAPPHIRE), cores=cores), AmxBfloat16()
+    pixels = int(panel_pixels(geometry, product, info, columns, (2, 2)))
+    panels, blocks = math.ceil(rows / pixels), math.ceil(rows / columns)
+    assert pixels == rows or pixels % columns == 0
+    # With two blocks in a panel instead of one, as few as half of the cores have one.
+    assert panels >= min(blocks, cores) / 2
+    assert pixels <= columns or 2 * 2 * pixels * 32 * depth <= info.l2_bytes / 2
 
 
 @pytest.mark.parametrize(
@@ -310,6 +333,20 @@ def test_code_has_the_products_and_asks_for_a_permission(name):
     pairs = {"split3": 3, "split6": 6}[name]
     assert products > 0
     assert products % pairs == 0
+
+
+def test_outputs_and_residuals_are_prefetched_in_float32():
+    functions = {}
+    for dtype, name in (("float32", "split3"), ("bfloat16", "tiles")):
+        spec = DenseSpec(input=(64, 64), units=64, bias=True, residual=True, dtype=dtype)
+        template = template_of(spec.task("t", SAPPHIRE), TemplateOptions())
+        (config, *_) = splits(template.design_space, 0, 0, name=name)
+        functions[dtype] = assembly_of(
+            template.function(template.design_space.decode(config)), SAPPHIRE
+        )
+    assert "prefetchw" in functions["float32"]
+    assert "prefetcht0" in functions["float32"]
+    assert "prefetch" not in functions["bfloat16"]
 
 
 def test_errors_are_ordered():
