@@ -103,6 +103,12 @@ def test_gradient_prefers_what_fell_lately():
     assert _gradient(stop_gain=0.0).next_task(states) == 1
 
 
+def test_gradient_counts_no_gain_of_the_first_success():
+    late, falling = _state([math.inf, 2.0, 2.0]), _state([3.0, 2.5, 2.0])
+    for states, chosen in (([late, falling], 1), ([falling, late], 0)):
+        assert _gradient(stop_gain=0.0).next_task(states) == chosen
+
+
 def test_gradient_hopes_for_nothing_from_tasks_at_the_best_throughput():
     # Alike in everything but their operations: the second is as far as a task can be.
     states = [_state([2.0, 1.0], flop=1e9), _state([2.0, 1.0], flop=8e9)]

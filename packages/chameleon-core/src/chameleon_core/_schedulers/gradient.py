@@ -89,7 +89,7 @@ class Gradient(Scheduler):
         if math.isinf(now):
             return math.inf
         gain = _below(state, now, now - _hope(state, states))
-        for before, after in itertools.pairwise(state.history):
+        for before, after in itertools.pairwise(filter(math.isfinite, state.history)):
             gain += self._options.trust * (_below(state, before, after) - gain)
         return state.task.weight * gain
 
