@@ -88,21 +88,21 @@ class Gradient(Scheduler):
         now = state.history[-1] if state.history else math.inf
         if math.isinf(now):
             return math.inf
-        gain = _below(state, now, now - _hope(state, states))
+        share = _hope(state, states)
         for before, after in itertools.pairwise(filter(math.isfinite, state.history)):
-            gain += self._options.trust * (_below(state, before, after) - gain)
-        return state.task.weight * gain
+            share += self._options.trust * (1.0 - after / before - share)
+        return state.task.weight * _below(state, now, now * (1.0 - share))
 
 
 def _hope(state: Scheduler.TaskState, states: Sequence[Scheduler.TaskState]) -> float:
-    """The seconds that a task is expected to save if its slowness is drawn from that of all tasks.
+    """The share of its time that a task may save if its slowness is drawn from that of all tasks.
 
     The slowness is the time over the work, and its logarithm has a normal distribution. The result
     is the expected improvement (Jones et al., "Efficient Global Optimization", 1998, section 4.1).
     """
     now, work = state.history[-1], _work(state, state)
     if work <= 0.0:
-        return now
+        return 1.0
     slowness = [
         math.log(other.history[-1] / _work(other, state))
         for other in states
@@ -112,8 +112,8 @@ def _hope(state: Scheduler.TaskState, states: Sequence[Scheduler.TaskState]) -> 
     variance = statistics.fmean((each - middle) ** 2 for each in slowness)
     # The least deviation avoids a division by zero.
     below = statistics.NormalDist(middle, max(math.sqrt(variance), sys.float_info.epsilon)).cdf
-    own, mean = math.log(now / work), work * math.exp(middle + variance / 2)
-    return now * below(own) - mean * below(own - variance)
+    own = math.log(now / work)
+    return below(own) - math.exp(middle + variance / 2 - own) * below(own - variance)
 
 
 def _work(state: Scheduler.TaskState, like: Scheduler.TaskState) -> float:
