@@ -14,7 +14,17 @@ from hypothesis import given
 _NUMBERS = itertools.count()
 
 
-def _state(history, *, weight=1, flop=1e9, done=False, in_flight=False, of="", to_beat=math.inf):
+def _state(
+    history,
+    *,
+    weight=1,
+    flop=1e9,
+    done=False,
+    in_flight=False,
+    of="",
+    to_beat=math.inf,
+    guess=None,
+):
     task = Task(
         name=f"t{next(_NUMBERS)}",
         operator="o",
@@ -33,6 +43,7 @@ def _state(history, *, weight=1, flop=1e9, done=False, in_flight=False, of="", t
         done=done,
         in_flight=in_flight,
         seconds_to_beat=to_beat,
+        guess=guess,
     )
 
 
@@ -57,7 +68,7 @@ def test_gradient_goes_on_from_first_guesses_with_the_task_that_has_most_to_gain
     guessed = [
         _state([1e-3], flop=1e9),
         _state([9e-3], flop=1e9),
-        _state([2e-3], flop=1e9, weight=9),
+        _state([2e-3], flop=1e9, weight=20),
     ]
     assert _gradient().next_task(guessed) == 2
     failed = [*guessed, _state([math.inf])]
@@ -92,10 +103,45 @@ def test_gradient_prefers_what_fell_lately():
     assert _gradient(stop_gain=0.0).next_task(states) == 1
 
 
+def test_gradient_counts_no_gain_of_the_first_success():
+    late, falling = _state([math.inf, 2.0, 2.0]), _state([3.0, 2.5, 2.0])
+    for states, chosen in (([late, falling], 1), ([falling, late], 0)):
+        assert _gradient(stop_gain=0.0).next_task(states) == chosen
+
+
 def test_gradient_hopes_for_nothing_from_tasks_at_the_best_throughput():
     # Alike in everything but their operations: the second is as far as a task can be.
     states = [_state([2.0, 1.0], flop=1e9), _state([2.0, 1.0], flop=8e9)]
     assert _gradient().next_task(states) == 0
+
+
+def test_gradient_hopes_for_nothing_from_tasks_that_are_as_slow_as_their_estimate_says():
+    # The first one does half the operations per second, as its estimate says; the last has none.
+    slow = _state([4.0], flop=1e9, guess=2.0)
+    states = [slow, _state([2.0], flop=1e9, guess=1.0), _state([2.1], flop=1e9, guess=1.0)]
+    assert _gradient().next_task(states) == 2
+    assert _gradient().next_task([*states, _state([2.9], flop=1e9)]) == 3
+
+
+@given(
+    falls=st.lists(st.tuples(st.floats(0.2, 0.6), st.floats(0.3, 0.9)), min_size=3, max_size=6),
+    weight=st.integers(1, 16),
+    flop=st.floats(1e-3, 1.0),
+)
+def test_gradient_soon_leaves_a_task_whose_hope_is_false(falls, weight, flop):
+    # The first task never gets faster, but does few operations per second, and weighs much.
+    histories = [[1.0] for _ in (None, *falls)]
+    gains = sum(share for share, _ in falls)
+    while sum(1.0 - history[-1] for history in histories) < 0.8 * gains:
+        states = [
+            _state(history, flop=flop if number == 0 else 1.0, weight=1 if number else weight)
+            for number, history in enumerate(histories)
+        ]
+        chosen = _gradient(stop_gain=0.0).next_task(states)
+        share, rate = falls[chosen - 1] if chosen else (0.0, 0.0)
+        least = 1.0 - share
+        histories[chosen].append(least + (histories[chosen][-1] - least) * (1.0 - rate))
+        assert 2 * len(histories[0]) <= 16 + sum(map(len, histories))
 
 
 def test_gradient_leaves_stagnating_tasks_alone_and_then_ends():

@@ -82,6 +82,23 @@ def test_every_configuration_has_a_guessed_cost_the_first_guess_a_low_one(spec):
     assert space.guessed_cost(space.values(space.first_guesses[:1]))[0] <= np.median(cost)
 
 
+_TOKENS = [1, 12, 128, 64]
+
+
+@pytest.mark.parametrize("target", [ZEN4, HASWELL])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        specs.DenseSpec(input=[128, 768], units=768),
+        specs.BatchMatmulSpec(a=[12, 128, 64], b=[12, 64, 128]),
+        specs.AttentionSpec(query=_TOKENS, key=_TOKENS, value=_TOKENS, scale=0.125),
+    ],
+    ids=lambda spec: spec.kind,
+)
+def test_the_unit_of_guesses_is_the_time_at_the_full_rate(spec, target):
+    assert 1.0 <= space_of(spec, target).guess <= 3.0
+
+
 def test_a_configuration_is_guessed_alike_whatever_other_algorithms_there_are():
     joined = TemplateSpace(TemplateOptions()).design_space(R8.task("t", ZEN4))
     alone = space_of(R8)

@@ -6,14 +6,17 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_tvm._building.kernel import TVMKernel
+from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._instructions.amx import AmxBfloat16
 from chameleon_tvm._instructions.emission import permissions_of
 from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
 from chameleon_tvm._spaces.template import split_algorithm
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.convolution import geometry_of
 from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm._spaces.template.split_algorithm import SplitArithmetic, split_error
+from chameleon_tvm._spaces.template.tile_tiling import panel_pixels
 from chameleon_tvm._types import BFLOAT16, STORAGE
 from chameleon_tvm.api import Conv2dSpec, DenseSpec
 from chameleon_tvm.testing.loop_tiles import LoopTiles
@@ -48,10 +51,15 @@ def options_of(*names, **more):
     return TemplateOptions(algorithms=names, **more)
 
 
-def splits(space, count, seed, *, name):
-    """Legal configurations of an algorithm."""
-    rows = space.sample(400, np.random.default_rng(seed))
-    mine = [row for row in [*space.first_guesses, *rows] if space.decode(row)[ALGORITHM] == name]
+def splits(space, count, seed, *, name, form=None):
+    """Legal configurations of an algorithm, with a form of the input."""
+    rows = [*space.first_guesses, *space.sample(400, np.random.default_rng(seed))]
+    values = [space.decode(row) for row in rows]
+    mine = [
+        row
+        for row, chosen in zip(rows, values, strict=True)
+        if chosen[ALGORITHM] == name and form in (None, chosen["product_input"])
+    ]
     return mine[: count + 1]
 
 
@@ -61,13 +69,15 @@ def fits(spec):
     return outputs >= 16 <= spec.output_channels and spec.reduced >= 32
 
 
-def require_close(spec, name, seed=0, count=1):
+def require_close(spec, name, seed=0, count=1, form=None):
     """Outputs differ from the reference as the algorithm's error explains."""
     provider = TemplateSpace(options_of(name))
     builder = provider.builder(spec.task("t", NATIVE), threads=2)
     (expected,), _ = builder.reference()
     (sizes,) = builder.operator.reference([np.abs(array) for array in builder.inputs])
-    for config in splits(builder.space, count, seed, name=name):
+    configs = splits(builder.space, count, seed, name=name, form=form)
+    assert configs
+    for config in configs:
         (output,) = builder.build(config.tolist()).outputs()
         # Each product has such an error at most, whatever cancels in their sum.
         error = np.abs(output - expected).max()
@@ -97,13 +107,44 @@ def test_other_operators(name, spec):
     require_close(spec, name, count=2)
 
 
-def product(inputs, weights, name, exact):
+@given(
+    rows=st.integers(16, 4000),
+    depth=st.integers(1, 100),
+    units=st.integers(16, 4000),
+    columns=st.sampled_from([16, 32, 48]),
+    cores=st.integers(1, 64),
+)
+def test_panels_fit_l2_and_occupy_the_cores(rows, depth, units, columns, cores):
+    geometry = geometry_of(Conv1dSpec(input=[1, 32 * depth, rows], filters=units, kernel=1), 16)
+    info, product = attrs.evolve(target_info(SAPPHIRE), cores=cores), AmxBfloat16()
+    pixels = int(panel_pixels(geometry, product, info, columns, (2, 2)))
+    panels, blocks = math.ceil(rows / pixels), math.ceil(rows / columns)
+    assert pixels == rows or pixels % columns == 0
+    # With two blocks in a panel instead of one, as few as half of the cores have one.
+    assert panels >= min(blocks, cores) / 2
+    assert pixels <= columns or 2 * 2 * pixels * 32 * depth <= info.l2_bytes / 2
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        DenseSpec(input=(100, 40), units=70, **FINISHED),
+        full(Conv2dSpec(input=[2, 48, 5, 7], filters=32, kernel=1, layout="NCHW16c")),
+    ],
+    ids=lambda spec: spec.kind,
+)
+def test_panels_of_inputs(spec):
+    """Sizes are no multiples of those of blocks, and there are several panels."""
+    require_close(spec, "split3", count=2, form="by_panel")
+
+
+def product(inputs, weights, name, exact, form):
     """A matrix product by an algorithm; ``inputs`` has shape (rows, K), ``weights`` (N, K)."""
     spec = DenseSpec(input=inputs.shape, units=len(weights), exact_weights=exact)
     task = spec.task("t", NATIVE)
     template = template_of(task, options_of(name))
     builder = TemplateSpace(options_of(name)).builder(task, threads=2)
-    (config, *_) = splits(builder.space, 0, 0, name=name)
+    (config, *_) = splits(builder.space, 0, 0, name=name, form=form)
     values = builder.space.decode(config)
     assert values[ALGORITHM] == name
     program = template.program(values, builder.operator, [inputs, weights])
@@ -132,9 +173,9 @@ SPECIAL = [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 3.396e38, 1e-40, -0.0]
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", SPLIT_PARTS)
-@pytest.mark.parametrize("exact", ["", BFLOAT16])
+@pytest.mark.parametrize(("exact", "form"), [("", "copy"), (BFLOAT16, "copy"), ("", "by_panel")])
 @pytest.mark.parametrize("special", SPECIAL)
-def test_infinities_nan_and_huge_numbers(name, special, exact):
+def test_infinities_nan_and_huge_numbers(name, special, exact, form):
     generator = np.random.default_rng(0)
     inputs = generator.standard_normal((20, 48)).astype(np.float32)
     weights = (0.1 * generator.standard_normal((33, 48))).astype(np.float32)
@@ -145,7 +186,7 @@ def test_infinities_nan_and_huge_numbers(name, special, exact):
     inputs[11, 7], inputs[11, 9] = np.inf, -np.inf
     with np.errstate(invalid="ignore", over="ignore"):
         expected = (inputs.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.float32)
-    output = product(inputs, weights, name, exact)
+    output = product(inputs, weights, name, exact, form)
     finite = np.isfinite(expected)
     assert np.array_equal(np.isnan(output), np.isnan(expected))
     assert np.array_equal(output[~finite], expected[~finite], equal_nan=True)
@@ -292,6 +333,20 @@ def test_code_has_the_products_and_asks_for_a_permission(name):
     pairs = {"split3": 3, "split6": 6}[name]
     assert products > 0
     assert products % pairs == 0
+
+
+def test_outputs_and_residuals_are_prefetched_in_float32():
+    functions = {}
+    for dtype, name in (("float32", "split3"), ("bfloat16", "tiles")):
+        spec = DenseSpec(input=(64, 64), units=64, bias=True, residual=True, dtype=dtype)
+        template = template_of(spec.task("t", SAPPHIRE), TemplateOptions())
+        (config, *_) = splits(template.design_space, 0, 0, name=name)
+        functions[dtype] = assembly_of(
+            template.function(template.design_space.decode(config)), SAPPHIRE
+        )
+    assert "prefetchw" in functions["float32"]
+    assert "prefetcht0" in functions["float32"]
+    assert "prefetch" not in functions["bfloat16"]
 
 
 def test_errors_are_ordered():

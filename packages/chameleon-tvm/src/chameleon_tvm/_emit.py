@@ -21,6 +21,9 @@ _MAX_SERIAL_STORES = 2048
 """The most stores of a loop that takes less time than starting threads. A store with its operations
 takes about a cycle, and starting threads takes some thousand cycles."""
 
+_IN_ALL_CACHES, _DATA = 3, 1
+"""Arguments of ``llvm.prefetch``."""
+
 
 def buffer(name: str, shape: Sequence[int], *, dtype: str = "float32") -> Buffer:
     """Declare a buffer."""
@@ -104,6 +107,13 @@ def splat(value: Expr, lanes: int) -> Expr:
 def store(target: Buffer, index: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
     """Write an element, or ``lanes`` consecutive elements."""
     return tirx.BufferStore(target, value, _indices(index, lanes))
+
+
+def prefetch(source: Buffer, index: Sequence[Expr], *, write: bool = False) -> Stmt:
+    """Read the cache line of an element before it is loaded or stored (``write``)."""
+    address = tirx.address_of(tirx.BufferLoad(source, list(index)))
+    arguments = int(write), _IN_ALL_CACHES, _DATA
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *arguments))
 
 
 def constant(value: float, lanes: int = 1) -> Expr:

@@ -56,6 +56,9 @@ class Scheduler(ABC):
             seconds_to_beat: for an alternative (``Task.alternative_of``), the lowest time in
                 seconds of the task that it would replace. Infinity for other tasks, or if that task
                 has no time yet.
+            guess: the estimated time of the first guess, divided by the time that the task's
+                operations take at the device's full rate. None if the design space has no
+                estimate.
         """
 
         task: Task
@@ -65,6 +68,7 @@ class Scheduler(ABC):
         done: bool
         in_flight: bool = False
         seconds_to_beat: float = math.inf
+        guess: float | None = None
 
         @property
         def waiting(self) -> bool:

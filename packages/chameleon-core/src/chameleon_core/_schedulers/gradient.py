@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
+import sys
 from collections.abc import Sequence
 
 from chameleon_core._plugins.records import NoOptions
@@ -24,12 +27,14 @@ class RoundRobin(Scheduler):
 class Gradient(Scheduler):
     """Gives a batch to the task with the largest expected gain in the network's latency.
 
-    This is Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which MetaSchedule uses
-    too. The scheduler estimates the gain of one more batch from the gain of the last batches, and
-    from two optimistic bounds. In the first bound, a task's time falls in inverse proportion to its
-    batches. In the second bound, the task reaches the operations per second of the network's
-    fastest task. Every batch counts as equally long, because a resumed run must not depend on a
-    clock.
+    This is Ansor's task scheduler (Zheng et al., OSDI 2020, section 6) with another expectation.
+    Tasks are as fast for their work as the tasks of this run are, with the same spread. The work is
+    the time that the design space estimates; for tasks without an estimate, it is the number of
+    operations. So the scheduler first expects the improvement of a task that is slow for its work.
+    After each batch, the expectation approaches the gain of the batch (exponential smoothing from
+    an optimistic value; Sutton and Barto, "Reinforcement Learning", 2018, sections 2.5 and 2.6). So
+    a task whose expectation is wrong gets few batches. Every batch counts as equally long, because
+    a resumed run must not depend on a clock.
 
     If several tasks are tuned at once, tasks with a batch in flight are left out.
 
@@ -52,7 +57,10 @@ class Gradient(Scheduler):
         if fresh:
             return fresh[0]
         paying = [index for index in waiting if self._pays(states[index], states)]
-        return max(paying, key=lambda index: self._gain(states[index], states), default=None)
+        gains = {
+            index: (self._gain(states[index], states), -states[index].rounds) for index in paying
+        }
+        return max(gains, key=gains.__getitem__, default=None)
 
     def _pays(self, state: Scheduler.TaskState, states: Sequence[Scheduler.TaskState]) -> bool:
         """Whether a further batch of a task may be worthwhile."""
@@ -80,17 +88,37 @@ class Gradient(Scheduler):
         now = state.history[-1] if state.history else math.inf
         if math.isinf(now):
             return math.inf
-        before = state.history[-1 - min(self._options.window, len(state.history) - 1)]
-        lately = _below(state, before, now) / self._options.window
-        fastest = max(other.task.flop / other.history[-1] for other in states if other.history)
-        reachable = self._options.headroom * state.task.flop / fastest if fastest > 0.0 else 0.0
-        saved = max(0.0, min(now / max(1, len(state.history)), now - reachable))
-        hoped = _below(state, now, now - saved)
-        trust = self._options.trust
-        gain = (1.0 - trust) * hoped
-        if trust > 0.0:
-            gain += trust * lately
-        return state.task.weight * gain
+        share = _hope(state, states)
+        for before, after in itertools.pairwise(filter(math.isfinite, state.history)):
+            share += self._options.trust * (1.0 - after / before - share)
+        return state.task.weight * _below(state, now, now * (1.0 - share))
+
+
+def _hope(state: Scheduler.TaskState, states: Sequence[Scheduler.TaskState]) -> float:
+    """The share of its time that a task may save if its slowness is drawn from that of all tasks.
+
+    The slowness is the time over the work, and its logarithm has a normal distribution. The result
+    is the expected improvement (Jones et al., "Efficient Global Optimization", 1998, section 4.1).
+    """
+    now, work = state.history[-1], _work(state, state)
+    if work <= 0.0:
+        return 1.0
+    slowness = [
+        math.log(other.history[-1] / _work(other, state))
+        for other in states
+        if other.history and math.isfinite(other.history[-1]) and _work(other, state) > 0.0
+    ]
+    middle = statistics.fmean(slowness)
+    variance = statistics.fmean((each - middle) ** 2 for each in slowness)
+    # The least deviation avoids a division by zero.
+    below = statistics.NormalDist(middle, max(math.sqrt(variance), sys.float_info.epsilon)).cdf
+    own = math.log(now / work)
+    return below(own) - math.exp(middle + variance / 2 - own) * below(own - variance)
+
+
+def _work(state: Scheduler.TaskState, like: Scheduler.TaskState) -> float:
+    """The work of a task in the unit of another: its estimated time, or its operations."""
+    return state.task.flop * (1.0 if like.guess is None else state.guess or 0.0)
 
 
 def _below(state: Scheduler.TaskState, before: float, now: float) -> float:

@@ -12,7 +12,7 @@ class GradientOptions:
     """Options of the scheduler ``gradient``."""
 
     window: int = option(
-        2, "number of a task's last batches from which its next gain is estimated", at_least=1
+        2, "number of a task's last batches that decide whether it is skipped", at_least=1
     )
     stop_gain: float = option(
         0.002,
@@ -21,14 +21,8 @@ class GradientOptions:
         at_least=0.0,
     )
     trust: float = option(
-        0.2,
-        "weight of the last batches' gain, from 0 to 1; the gain still possible has the rest",
+        0.5,
+        "weight of a batch's gain against the gain expected before, from 0 to 1",
         at_least=0.0,
         at_most=1.0,
-    )
-    headroom: float = option(
-        1.0,
-        "the operations per second of the fastest task, divided by those that any task is "
-        "expected to reach",
-        at_least=1.0,
     )

@@ -201,9 +201,10 @@ class DesignSpace:
         constraints: conditions that every legal configuration meets.
         features: numbers for cost models that the space computes from configurations.
         guessed_cost: the space's own estimate of the cost: a function of the knob values of n
-            configurations, which returns positive numbers of shape (n,). Lower is better; the unit
-            does not matter. Predictors that learn from many tasks also learn how far to trust the
-            estimate. The estimate is not among the features.
+            configurations, which returns positive numbers of shape (n,). Lower is better. The
+            unit is the time that the task's operations take at the device's full rate, so that
+            schedulers can compare tasks. Predictors that learn from many tasks also learn how far
+            to trust the estimate. The estimate is not among the features.
         first_guesses: configurations to measure first, best guess first, shape (m, knobs). Illegal
             and repeated rows are dropped.
         only: the only configurations that can be legal, shape (m, knobs), as in a recorded table.
@@ -297,6 +298,13 @@ class DesignSpace:
         guesses = self.canonical(none if first_guesses is None else first_guesses)
         guesses = self.resolved(guesses[self.legal(guesses)])
         self.first_guesses = self.distinct(guesses[self.legal(guesses)])
+
+    @cached_property
+    def guess(self) -> float | None:
+        """The estimated cost of the first guess; None if the space has no estimate or no guess."""
+        if self.guessed_cost is None or not len(self.first_guesses):
+            return None
+        return float(self.guessed_cost(self.values(self.first_guesses[:1]))[0])
 
     def resolved(self, configs: Configs) -> Configs:
         """Replace each configuration by the configuration that the compiler really compiles for it.

@@ -295,6 +295,7 @@ class TaskRun:
             done=self.ended is not None,
             in_flight=self.in_flight > 0,
             seconds_to_beat=self.seconds_to_beat,
+            guess=self.space.guess,
         )
 
     def summary(self, limit: int | None) -> events.TaskSummary:

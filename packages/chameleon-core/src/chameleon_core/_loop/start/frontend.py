@@ -210,9 +210,7 @@ class _MeasuredTrials(Frontend.Trials):
 
     def guessed_cost(self, task: Task) -> float | None:
         space = self._space(task)
-        if space is None or space.guessed_cost is None or not len(space.first_guesses):
-            return None
-        return float(space.guessed_cost(space.values(space.first_guesses[:1]))[0])
+        return None if space is None else space.guess
 
     def _space(self, task: Task) -> DesignSpace | None:
         """The design space of a task, or None if it has none."""

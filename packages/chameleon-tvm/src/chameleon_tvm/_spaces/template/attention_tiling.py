@@ -191,7 +191,7 @@ class AttentionTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Estimated cycles per vector of scores, to order first guesses; shape (n,)."""
+        """Estimated time over that of all products at the CPU's full rate, shape (n,)."""
         spec, info, e = self.spec, self.info, self.estimate(values)
         inner, outer = spec.query[3], spec.value[3] / self.lanes
         vectors, rows, outputs, _, block = as_floats(values, *TILE_KNOBS)
@@ -233,7 +233,13 @@ class AttentionTiling(Tiling):
         conflicts = (stride & (stride - 1) == 0) and len(self._key_options()) > 1
         strided = np.where(in_place & conflicts, 0.2 * inner, 0.0)
         tiles = scores + products + exponentials + moves + spilled + widened
-        return np.asarray(e.imbalance * (e.waste * tiles + copied + strided))
+        cycles = e.imbalance * (e.waste * tiles + copied + strided)
+        return np.asarray(cycles / _product_cycles(spec, info))
+
+
+def _product_cycles(spec: AttentionSpec, info: TargetInfo) -> float:
+    """Cycles of the products for a vector of scores, at the CPU's full rate."""
+    return (spec.query[3] + spec.value[3]) / info.fma_per_cycle
 
 
 def _cycles_per_fma(ports: Numbers, sums: Numbers, info: TargetInfo) -> Numbers:
@@ -336,7 +342,7 @@ class AttentionTileTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Estimated cycles per vector of scores, to order first guesses; shape (n,)."""
+        """Estimated time over that of all products at the CPU's full rate, shape (n,)."""
         spec, e, product = self.spec, self.estimate(values), self.product
         number = {name: PRODUCTS_OF_PARTS[parts, parts] for name, parts in self.parts.items()}
         products = by_algorithm(values, number) * product.cost * np.maximum(1.0, e.loads)
@@ -349,4 +355,4 @@ class AttentionTileTiling(Tiling):
         moves = (e.scratch_in_l1 > 1.0) * 2.0 + (e.scratch_in_l2 > 1.0) * 8.0 + 8.0 / tiles
         ends = (_ROW_CYCLES * LANES + (e.blocks > 1) * 4.0 * spec.value[3]) / block
         cycles = inner + _EXPONENTIAL_CYCLES + moves + ends
-        return np.asarray(e.imbalance * e.waste * cycles)
+        return np.asarray(e.imbalance * e.waste * cycles / _product_cycles(spec, self.info))

@@ -99,6 +99,10 @@ class Input:
             # No parallel loop is needed for one row of a copy that the template needs for its
             # arithmetic.
             return self._make_row(0)
+        return self._each_row(count)
+
+    def _each_row(self, count: int) -> Stmt:
+        """Make all rows of the copy."""
         return emit.parallel("row", count, self._make_row)
 
     def _make_row(self, index: Expr) -> Stmt:

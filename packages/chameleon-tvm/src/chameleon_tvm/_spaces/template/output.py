@@ -18,6 +18,9 @@ from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.epilogues import epilogue_of
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile
 
+CACHE_LINE = 64
+"""Bytes of a cache line."""
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class TilePosition:
@@ -172,6 +175,24 @@ class StoredOutput(Output):
 
     def write(self, at: TilePosition) -> Stmt:
         return self._store(at)
+
+    def prefetch(self, at: TilePosition, pixel: Expr) -> Stmt:
+        """Prefetch what ``write`` stores and reads for a pixel of a tile.
+
+        Pixels are far apart in memory, so the CPU does not prefetch the next one by itself.
+        """
+        if not self.stores_vectors:
+            return emit.sequence([])
+        yi, xi = emit.split(pixel, (self.tile.rows, self.tile.columns))
+        first = emit.tile_start(at.block, self.block, self.channels)
+        residual, item = self.epilogue.residual, np.dtype(str(self.out.dtype)).itemsize
+        statements = []
+        for channel in range(0, self.block, CACHE_LINE // item):
+            index = self._indices(at, first + channel, yi, xi)
+            statements.append(emit.prefetch(self.out, index, write=True))
+            if residual is not None:
+                statements.append(emit.prefetch(residual, index))
+        return emit.sequence(statements)
 
     def _for_each_vector(self, body: Callable[[Expr, Expr, int], Stmt]) -> Stmt:
         tile = self.tile

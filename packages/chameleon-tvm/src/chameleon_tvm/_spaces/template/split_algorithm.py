@@ -9,7 +9,7 @@ float32. The sums are float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Self
 
@@ -32,6 +32,7 @@ from chameleon_tvm._spaces.template.arithmetic import TileArithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.input import Input
 from chameleon_tvm._spaces.template.options import SPLIT_PARTS
+from chameleon_tvm._spaces.template.output import TilePosition
 from chameleon_tvm._spaces.template.split_numbers import (
     LARGEST,
     TOO_LARGE,
@@ -211,6 +212,24 @@ def _keep_larger(register: Buffer, magnitude: Expr) -> Stmt:
     return emit.assign(register, tirx.max(emit.read(register), magnitude))
 
 
+class PanelInput(SplitInput):
+    """The copy of a panel: neighbouring pixels, which an iteration of a parallel loop copies.
+
+    Attributes:
+        image: The image of the panel.
+        start: The first pixel of the panel.
+    """
+
+    image: Expr = 0
+    start: Expr = 0
+
+    def _each_row(self, count: int) -> Stmt:
+        return emit.loop("row", count, self._make_row)
+
+    def _indices(self, n: Expr, c: Expr, y: Expr, x: Expr) -> list[Expr]:
+        return super()._indices(self.image + n, c, self.start + y, x)
+
+
 class SplitConvolution(TileConvolution):
     """Writes the function of a convolution of float32 by products of bfloat16 tiles."""
 
@@ -225,16 +244,85 @@ class SplitConvolution(TileConvolution):
         return SplitInput(g, arithmetic=self.arithmetic, channels=self.channels, pitch=self.pitch)
 
     def function(self) -> tirx.PrimFunc:
-        body = emit.sequence([self._alias, self._compute()])
-        copied = emit.sequence([self.input.make_copy(), body])
-        local = emit.allocate([self.input.copy_buffer, self.input.finite], copied)
         more = self.output.epilogue.parameters
-        return emit.function([self.input.data, self.weights, *more, self.output.out], local)
+        parameters = [self.input.data, self.weights, *more, self.output.out]
+        return emit.function(parameters, self._copy_and_compute())
+
+    def _copy_and_compute(self) -> Stmt:
+        body = emit.sequence([self.input.make_copy(), self._alias, self._compute()])
+        return emit.allocate([self.input.copy_buffer, self.input.finite], body)
+
+    def _multiply(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], step: Expr) -> Stmt:
+        # A step without parts is too short: prefetches make int8 up to a fifth slower.
+        pixels = self.block.rows * self.block.columns
+        each = math.ceil(pixels / self.runs.steps)
+        prefetches = [
+            self.output.prefetch(at, tirx.min(step * each + pixel, pixels - 1))
+            for pixel in range(each)
+        ]
+        return emit.sequence([*prefetches, super()._multiply(at, tap, step)])
 
     def _image(self, n: Expr, part: int) -> Expr:
         if part == self.arithmetic.parts:
             return n + emit.load(self.input.finite, [0])
-        return n + part * self.geometry.batch
+        return n + part * self.input.geometry.batch
+
+
+class PanelConvolution(SplitConvolution):
+    """A ``SplitConvolution`` of which each iteration splits the inputs that it reads.
+
+    Inputs are still in L2 when they are read, and no other core reads them. Each output reads only
+    its own pixel.
+    """
+
+    input: PanelInput
+
+    def _make_input(self) -> PanelInput:
+        whole = super()._make_input()
+        parts = self.arithmetic.parts, self.arithmetic.weight_parts
+        columns = self.block.columns
+        pixels = tile_tiling.panel_pixels(self.geometry, self.product, self.info, columns, parts)
+        self.pixels = int(pixels)
+        size = (self.pixels, 1)
+        panel = PanelInput(
+            attrs.evolve(whole.geometry, batch=1, size=size, out=size),
+            arithmetic=self.arithmetic,
+            channels=self.channels,
+            pitch=self.pitch,
+        )
+        panel.data = whole.data
+        return panel
+
+    def _copy_and_compute(self) -> Stmt:
+        g, width = self.geometry, self.extents[1]
+        panels = math.ceil(width / self.pixels)
+        extents = self.blocks, math.ceil(self.pixels / self.block.columns)
+
+        def panel(index: Expr) -> Stmt:
+            self.input.image, number = emit.split(index, (g.batch, panels))
+            self.input.start = emit.tile_start(number, self.pixels, width)
+            blocks = self._blocks(math.prod(extents), position)
+            body = emit.sequence([self.input.make_copy(), self._alias, blocks])
+            return emit.allocate([self.input.copy_buffer, self.input.finite], body)
+
+        def position(index: Expr) -> tuple[Expr, TilePosition]:
+            if self.block.channels_outermost:
+                channel, number = emit.split(index, extents)
+            else:
+                number, channel = emit.split(index, extents[::-1])
+            at = self._position([self.input.image, 0, 0], channel)
+            first = emit.tile_start(number, self.block.columns, self.pixels)
+            return True, attrs.evolve(at, x=self.input.start + first)
+
+        return emit.parallel("panel", g.batch * panels, panel)
+
+    def _image(self, n: Expr, part: int) -> Expr:
+        del n
+        return super()._image(0, part)
+
+    def _pixel(self, n: Expr, row: Expr, column: Expr) -> Expr:
+        del row  # the image is a row
+        return (n * self.pixels + column - self.input.start) * self.pitch
 
 
 def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
@@ -277,7 +365,6 @@ class SplitAlgorithm(TileAlgorithm):
             products then replace three and six.
     """
 
-    loops = SplitConvolution
     exact: bool
 
     @classmethod
@@ -304,8 +391,14 @@ class SplitAlgorithm(TileAlgorithm):
         return {name: (count, 1 if self.exact else count) for name, count in parts.items()}
 
     @property
-    def _in_place(self) -> bool:
-        return False
+    def _inputs(self) -> Sequence[str]:
+        g = self.geometry
+        own = g.kernel == (1, 1) and g.size == g.out and g.out[0] == 1 and not any(g.padded)
+        return (tile_tiling.COPY, tile_tiling.BY_PANEL) if own else (tile_tiling.COPY,)
+
+    def _loops(self, values: Mapping[str, Any]) -> type[TileConvolution]:
+        by_panel = values["product_input"] == tile_tiling.BY_PANEL
+        return PanelConvolution if by_panel else SplitConvolution
 
     def work(self, values: Mapping[str, Any]) -> float:
         return tile_tiling.PRODUCTS_OF_PARTS[self._parts[values[ALGORITHM]]]

@@ -5,7 +5,7 @@ A part is a word of 32 bits: the float32 number that equals the bfloat16 number.
 
 from __future__ import annotations
 
-from chameleon_tvm._emit import Expr, constant_like, integer_like, vector_dtype
+from chameleon_tvm._emit import Expr, constant_like, integer_like, lanes_of, vector_dtype
 from chameleon_tvm._late_tvm import tirx
 
 _MAGNITUDE = (1 << 31) - 1
@@ -58,7 +58,12 @@ def exact_parts_of(value: Expr, count: int) -> list[Expr]:
 
 def upper_half(part: Expr) -> Expr:
     """The 16 bits of parts."""
-    return tirx.Cast(vector_dtype("uint16", part), part >> _word(16, part))
+    lanes = lanes_of(part)
+    if lanes == 1:
+        return tirx.Cast("uint16", part >> _word(16, part))
+    # A shuffle of two vectors is one instruction, and narrowing them takes seven.
+    halves = tirx.reinterpret(f"uint16x{2 * lanes}", part)
+    return tirx.Shuffle([halves], [tirx.IntImm("int32", 2 * lane + 1) for lane in range(lanes)])
 
 
 def pair(first: Expr, second: Expr) -> Expr:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -24,6 +24,7 @@ from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.input import Input
 from chameleon_tvm._spaces.template.output import JoinedOutput, StoredOutput, TilePosition
 from chameleon_tvm._spaces.template.tile_blocks import PartProducts, turns_of_products
+from chameleon_tvm._spaces.template.tile_tiling import COPY, IN_PLACE
 from chameleon_tvm._types import COMPUTE, FLOAT32
 
 PARTS_PER_CORE = 4
@@ -124,24 +125,32 @@ class TileConvolution:
         def part(index: Expr) -> Stmt:
             first = tirx.floordiv(index * count, parts)
             rest = tirx.floordiv((index + 1) * count, parts) - first
-
-            def turn(number: Expr) -> Stmt:
-                exists, at = position(first + number)
-                existed, before = position(first + tirx.max(number, 1) - 1)
-                # Sums that a tile has just stored arrive late, so the next products come first.
-                return emit.sequence(
-                    [
-                        emit.when(tirx.all(number < rest, exists), self._multiply_block(at)),
-                        emit.when(tirx.all(number > 0, existed), self.output.write(before)),
-                        emit.when(tirx.all(number < rest, exists), self._store_sums()),
-                    ]
-                )
-
-            body = emit.loop("block", rest + 1, turn)
-            body = emit.allocate(self.output.buffers, body)
-            return self.product.around([*self.registers.values()], body)
+            return self._blocks(rest, lambda number: position(first + number))
 
         return emit.parallel("part", parts, part)
+
+    def _blocks(self, count: Expr, position: Callable[[Expr], tuple[Expr, TilePosition]]) -> Stmt:
+        """Compute blocks of outputs one after another.
+
+        Args:
+            count: Number of blocks.
+            position: Whether the block of a number exists, and its position.
+        """
+
+        def turn(number: Expr) -> Stmt:
+            exists, at = position(number)
+            existed, before = position(tirx.max(number, 1) - 1)
+            # Sums that a tile has just stored arrive late, so the next products come first.
+            return emit.sequence(
+                [
+                    emit.when(tirx.all(number < count, exists), self._multiply_block(at)),
+                    emit.when(tirx.all(number > 0, existed), self.output.write(before)),
+                    emit.when(tirx.all(number < count, exists), self._store_sums()),
+                ]
+            )
+
+        body = emit.allocate(self.output.buffers, emit.loop("block", count + 1, turn))
+        return self.product.around([*self.registers.values()], body)
 
     @property
     def _panel(self) -> int:
@@ -267,7 +276,6 @@ class TileAlgorithm(Algorithm):
     """The tile-product algorithm of an operator: design space, functions and packed weights."""
 
     names: Sequence[str] = (tile_tiling.TILE_PRODUCTS,)
-    loops: ClassVar[type[TileConvolution]] = TileConvolution
 
     def __init__(self, layer: Layer, arithmetic: TileArithmetic) -> None:
         self.arithmetic = arithmetic
@@ -292,7 +300,7 @@ class TileAlgorithm(Algorithm):
 
     def space(self) -> DesignSpace:
         return tile_tiling.TileTiling(
-            self.geometry, self.info, self.product, in_place=self._in_place, parts=self._parts
+            self.geometry, self.info, self.product, inputs=self._inputs, parts=self._parts
         ).space()
 
     @property
@@ -301,13 +309,14 @@ class TileAlgorithm(Algorithm):
         return {tile_tiling.TILE_PRODUCTS: (1, 1)}
 
     @property
-    def _in_place(self) -> bool:
-        """Whether tile products may read the input in place, without a copy."""
+    def _inputs(self) -> Sequence[str]:
+        """The forms of the input that tile products may read."""
         g = self.geometry
-        return g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
+        in_place = g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
+        return (COPY, IN_PLACE) if in_place else (COPY,)
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        return self.loops(
+        return self._loops(values)(
             self.geometry,
             tile_tiling.TileBlock.of(values, self.geometry.ic),
             self.spec,
@@ -315,6 +324,11 @@ class TileAlgorithm(Algorithm):
             channels=self.channels,
             info=self.info,
         ).function()
+
+    def _loops(self, values: Mapping[str, Any]) -> type[TileConvolution]:
+        """The class that writes the function of a configuration."""
+        del values  # all configurations share one
+        return TileConvolution
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants

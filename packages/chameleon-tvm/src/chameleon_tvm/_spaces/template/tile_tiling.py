@@ -47,6 +47,13 @@ PANELS = "panels"
 """The order of blocks in which the outermost loop is over panels of positions. Inside a panel, it
 is over output channels. So both weights and inputs are read from the second-level cache."""
 
+COPY, IN_PLACE, BY_PANEL = "copy", "in_place", "by_panel"
+"""The forms of the input that tile products read: a copy, the input itself, or copies of panels. A
+panel is neighbouring pixels, which an iteration of the parallel loop copies and reads."""
+
+PANELS_PER_CORE = 4
+"""Least number of panels that each core copies, if L2 holds the weights."""
+
 CACHE_SETS = 64
 """Number of sets of a first-level cache with 4 KiB in each way, as on all x86 CPUs."""
 
@@ -92,7 +99,7 @@ class TileBlock(Tile):
             columns=pixels * strips,
             vectors=values["product_vectors"],
             channels=channels,
-            copy=values["product_input"] == "copy",
+            copy=values["product_input"] != IN_PLACE,
             channels_outermost=values["product_outermost"] == "channels",
             joined=values.get("product_positions", "row") == "image",
             panels=values["product_outermost"] == PANELS,
@@ -207,6 +214,31 @@ def panel_positions(bytes_of_position: Any, l2_bytes: int) -> Any:
     return np.maximum(1, l2_bytes // 2 // bytes_of_position)
 
 
+def panel_pixels(
+    geometry: Geometry, product: TileProduct, info: TargetInfo, columns: Any, parts: tuple[Any, Any]
+) -> Any:
+    """Number of pixels of a panel that an iteration of the parallel loop copies.
+
+    An iteration reads all weights. If L2 does not hold them, panels are as large as L2 allows.
+
+    Args:
+        geometry: The sizes, with the image as one row.
+        product: The instruction.
+        info: The CPU.
+        columns: Number of outputs of a block; a number or an array, as the result.
+        parts: Numbers of parts of a number of the data and of a weight.
+    """
+    g, width = geometry, geometry.out[1]
+    blocks = np.ceil(width / columns)
+    pixel_bytes = column_pitch(g, product) * np.dtype(product.data).itemsize
+    most = panel_positions(columns * parts[0] * pixel_bytes, info.l2_bytes)
+    weight_bytes = parts[1] * g.oc * g.ic * np.dtype(product.weights).itemsize
+    wanted = np.where(weight_bytes > info.l2_bytes / 2, 1, PANELS_PER_CORE) * info.cores / g.batch
+    panels = np.maximum(np.ceil(blocks / most), wanted)
+    panels = np.minimum(blocks, np.ceil(panels * g.batch / info.cores) * info.cores / g.batch)
+    return np.minimum(width, np.ceil(blocks / panels) * columns)
+
+
 def pack_tiles(
     weights: NDArray[Any], geometry: Geometry, block: TileBlock, product: TileProduct
 ) -> NDArray[Any]:
@@ -286,7 +318,7 @@ class TileTiling(Tiling):
         info: TargetInfo,
         product: TileProduct,
         *,
-        in_place: bool,
+        inputs: Sequence[str],
         parts: Mapping[str, tuple[int, int]],
     ) -> None:
         self.geometry = geometry
@@ -317,7 +349,7 @@ class TileTiling(Tiling):
                 name="product_rows", options=tuple(n for n in counts if n <= geometry.out[0])[:3]
             ),
             Choice(name="product_vectors", options=tuple(n for n in counts if n <= channels)[:3]),
-            Choice(name="product_input", options=("copy", "in_place") if in_place else ("copy",)),
+            Choice(name="product_input", options=tuple(inputs)),
             Choice(name="product_outermost", options=self._orders()),
         )
         if self.can_join:
@@ -330,6 +362,12 @@ class TileTiling(Tiling):
             Constraint(
                 reason=f"the block needs more than {most} tiles",
                 holds=lambda v: self.estimate(v).registers <= most,
+            ),
+            Constraint(
+                reason="the blocks of panels that are copied are in one of the other orders",
+                holds=lambda v: (
+                    (v["product_input"] != BY_PANEL) | (v["product_outermost"] != PANELS)
+                ),
             ),
             Constraint(
                 reason="the block is wider than the output",
@@ -360,21 +398,29 @@ class TileTiling(Tiling):
         itemsize = np.dtype(self.product.weights).itemsize
         return self.geometry.oc * self.runs.steps * self.runs.depth * itemsize
 
-    def _streamed(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
+    def _streamed(
+        self, values: Values, blocks: Numbers, positions: Numbers, in_panel: Numbers
+    ) -> Numbers:
         """Bytes for a block of outputs that are read from beyond L2, shape (n,).
 
         Args:
             values: The configurations.
             blocks: Number of blocks of output channels, shape (n,).
             positions: Number of positions of blocks of outputs, shape (n,).
+            in_panel: Number of positions of a panel that is copied, shape (n,).
         """
         cache, order = self.info.l2_bytes / 2, values["product_outermost"]
         inputs = by_algorithm(values, self.data_parts) * self.input_bytes
         weights = by_algorithm(values, self.weight_parts) * self._weight_bytes
         of_position, of_block = inputs / positions, weights / blocks
         panel = panel_positions(of_position, self.info.l2_bytes)
+        by_panel = values["product_input"] == BY_PANEL
         by_order = {
-            "channels": of_position * (inputs > cache),
+            "channels": np.where(
+                by_panel,
+                of_block / in_panel * (weights > cache),
+                of_position * (inputs > cache),
+            ),
             "positions": of_block * (weights > cache),
             PANELS: of_position / blocks + of_block / panel,
         }
@@ -393,26 +439,31 @@ class TileTiling(Tiling):
         joined = self._joined(values)
         down = np.where(joined, 1.0, np.ceil(g.out[0] / rows))
         across = np.ceil(np.where(joined, joined_width(g), g.out[1]) / columns)
+        by_panel = values["product_input"] == BY_PANEL
+        parts = by_algorithm(values, self.data_parts)
+        both = parts, by_algorithm(values, self.weight_parts)
+        panel = panel_pixels(g, product, self.info, columns, both)
+        panels, in_panel = np.ceil(g.out[1] / panel), np.ceil(panel / columns)
+        across = np.where(by_panel, panels * in_panel, across)
         blocks = np.ceil(g.oc / channels)
         tasks = g.batch * down * across * blocks
         products = tasks * tiles * vectors * runs.steps
         in_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
         staged = self.input_bytes / np.dtype(product.data).itemsize
-        parts = by_algorithm(values, self.data_parts)
         return TileEstimates(
             registers=tiles * vectors + FACTORS,
             loads=1.0 + 1.0 / (tiles * vectors),
             rows_used=pixels / product.rows,
             waste=down * rows * across * columns * blocks * channels / (g.out[0] * g.out[1] * g.oc),
             tasks=tasks,
-            imbalance=self.imbalance(tasks),
+            imbalance=self.imbalance(np.where(by_panel, g.batch * panels, tasks)),
             steps=np.full(len(tasks), float(runs.steps)),
             input_bytes=parts * in_rows * in_columns * g.ic * np.dtype(product.data).itemsize,
             weight_bytes=by_algorithm(values, self.weight_parts)
             * (channels * runs.steps * runs.depth * np.dtype(product.weights).itemsize),
-            copied=np.where(values["product_input"] == "copy", parts * staged / products, 0.0),
-            streamed=self._streamed(values, blocks, tasks / blocks),
+            copied=np.where(values["product_input"] == IN_PLACE, 0.0, parts * staged / products),
+            streamed=self._streamed(values, blocks, tasks / blocks, in_panel),
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
@@ -431,9 +482,11 @@ class TileTiling(Tiling):
         far = e.streamed / self.info.l3_bytes_per_cycle
         outputs = tiles * values["product_pixels"] * vectors
         ends = (TILE_CYCLES + FINISH_CYCLES * outputs) / multiplied
-        # A core has copied only a part of the inputs, and reads the rest from the other cores.
+        # A core has copied only a part of the inputs, and reads the rest from the other cores. A
+        # core only reads the inputs of its panels, and its copy stays in L2.
         others = (values["product_outermost"] == "channels") * (self.info.cores - 1.0)
-        copies = (COPY_COST + others) * e.copied / self.info.l3_bytes_per_cycle
+        copying = np.where(values["product_input"] == BY_PANEL, 1.0, COPY_COST + others)
+        copies = copying * e.copied / self.info.l3_bytes_per_cycle
         work = e.waste / e.rows_used * e.imbalance
         cycles = work * (np.maximum(inner, far / multiplied) + ends) + copies
         return np.asarray(cycles / self._unit)
