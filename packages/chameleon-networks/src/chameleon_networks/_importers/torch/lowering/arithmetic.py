@@ -226,7 +226,8 @@ CONVERTERS: dict[str, Converter] = {
     "erfc.default": partial(_library_function, "erfc"),
     "lgamma.default": partial(_library_function, "lgamma"),
     **{
-        f"special_bessel_{name}.default": partial(_bessel, name) for name in ("j0", "j1", "y0", "y1")
+        f"special_bessel_{name}.default": partial(_bessel, name)
+        for name in ("j0", "j1", "y0", "y1")
     },
     "floor_divide.default": partial(_promote, op.floor_divide),
     "clamp_max.default": partial(_promote, op.minimum),

@@ -18,10 +18,9 @@ def _covariance(
     aweights: Any = None,
 ) -> Any:
     """``cov``; torch's own asks whether its divisor is positive."""
-    x = input if input.is_floating_point() else input.float()
-    x = x.reshape(x.shape if x.ndim > 1 else (1, -1))
+    x = input.reshape(input.shape if input.ndim > 1 else (1, -1))
     if fweights is None and aweights is None:
-        x = x - x.mean(1, keepdim=True)
+        x = x - x.sum(1, keepdim=True) / x.shape[1]  # sums of integers wrap, as in torch
         return (x @ x.mT / max(x.shape[1] - correction, 0)).squeeze()
     counts: Any = 1 if fweights is None else fweights
     weights = counts * (1 if aweights is None else aweights)
@@ -50,6 +49,8 @@ def _least_squares(
     """``lstsq`` by singular values, cut off by ``rcond``; residuals are of full rank."""
     a, vector = input, b.ndim == input.ndim - 1
     b = b.unsqueeze(-1) if vector else b
+    if driver == "gels":  # it takes the matrix for one of full rank
+        return _full_rank_least_squares(a, b, vector)
     u, values, v = torch.linalg.svd(a, full_matrices=False)
     least = max(a.shape[-2:]) * torch.finfo(a.dtype).eps if rcond is None else rcond
     nonzero = values > least * values[..., :1]
@@ -58,9 +59,22 @@ def _least_squares(
     tall = a.shape[-2] > a.shape[-1] and driver not in {None, "gelsy"}
     residuals = ((a @ solution - b) ** 2).sum(-2) if tall else a.new_empty(0)
     solution = solution.squeeze(-1) if vector else solution
-    rank = a.new_empty(0, dtype=torch.int64) if driver == "gels" else nonzero.sum(-1)
+    rank = nonzero.sum(-1)
     values = values if driver in {"gelsd", "gelss"} else a.new_empty(0)
     return torch.return_types.linalg_lstsq((solution, residuals, rank, values))
+
+
+def _full_rank_least_squares(a: Any, b: Any, vector: bool) -> Any:
+    """``lstsq`` by Householder's reflections."""
+    tall, solve = a.shape[-2] >= a.shape[-1], torch.linalg.solve_triangular
+    q, r = torch.linalg.qr(a if tall else a.mT)
+    solution = solve(r, q.mT @ b, upper=True) if tall else q @ solve(r.mT, b, upper=False)
+    nothing = (a == 0).all(-1, keepdim=True).all(-2, keepdim=True)
+    solution, empty = torch.where(nothing, 0.0, solution), a.new_empty(0)  # as LAPACK
+    residuals = ((a @ solution - b) ** 2).sum(-2) if a.shape[-2] > a.shape[-1] else empty
+    solution = solution.squeeze(-1) if vector else solution
+    rank = a.new_empty(0, dtype=torch.int64)
+    return torch.return_types.linalg_lstsq((solution, residuals, rank, empty))
 
 
 def _combinations(
@@ -93,7 +107,7 @@ def _reduced(loss: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
     return loss if reduction == "none" else getattr(loss, reduction)()
 
 
-def _multi_margin_loss(
+def _multi_margin_loss(  # noqa: PLR0917 - torch's arguments
     input: Any,  # noqa: A002 - torch calls the argument so
     target: Any,
     p: int = 1,

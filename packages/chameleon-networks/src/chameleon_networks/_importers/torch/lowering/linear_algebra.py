@@ -113,7 +113,7 @@ def _cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
 
 def _cholesky_inverse(factor: Any, upper: bool = False) -> Any:
     """``cholesky_inverse``."""
-    unit = torch.eye(factor.shape[-1]).expand(factor.shape)
+    unit = torch.eye(factor.shape[-1], dtype=factor.dtype).expand(factor.shape)
     return _cholesky_solve(unit, factor.triu() if upper else factor.tril(), upper)
 
 
@@ -201,7 +201,7 @@ def _log_determinant(a: Any) -> Any:
 
 
 def _inverse(a: Any, **_: Any) -> Any:
-    unit = torch.eye(a.shape[-1]).expand(a.shape)
+    unit = torch.eye(a.shape[-1], dtype=a.dtype).expand(a.shape)
     factors, pivots, info = _lu_factor_ex(a)
     return _lu_solve(factors, pivots, unit), info
 
@@ -222,9 +222,9 @@ def _lu_unpack(
         return NotImplemented
     count, width = factors.shape[-2:]
     least = min(count, width)
-    lower = factors[..., :least].tril(-1) + torch.eye(count, least)
+    lower = factors[..., :least].tril(-1) + torch.eye(count, least, dtype=factors.dtype)
     order = _row_order(pivots, count)
-    permutation = torch.eye(count)[order].mT
+    permutation = torch.eye(count, dtype=factors.dtype)[order].mT
     return permutation, lower, factors[..., :least, :].triu()
 
 
@@ -261,7 +261,7 @@ def _geqrf(a: Any) -> Any:
 def _householder_product(a: Any, factors: Any) -> Any:
     """The orthogonal matrix of reflections."""
     rows = torch.arange(a.shape[-2])
-    product = torch.eye(len(rows)).expand(*a.shape[:-1], len(rows))
+    product = torch.eye(len(rows), dtype=a.dtype).expand(*a.shape[:-1], len(rows))
     for step in range(factors.shape[-1]):
         vector = torch.where(rows > step, a[..., step], 0.0) + (rows == step)
         row = factors[..., step, None, None] * vector.unsqueeze(-2)

@@ -82,7 +82,7 @@ def _searchsorted(sequence: Any, numbers: Any, **options: Any) -> Any:
     for _ in range(count.bit_length()):
         middle = (start + end) // 2
         at = middle.clamp(max=count - 1)
-        value = sequence[at] if sequence.ndim == 1 else sequence.gather(-1, at)
+        value = torch.take(sequence, at) if sequence.ndim == 1 else sequence.gather(-1, at)
         before = value > numbers if right else value >= numbers
         start, end = (
             torch.where((start < end) & ~before, middle + 1, start),
