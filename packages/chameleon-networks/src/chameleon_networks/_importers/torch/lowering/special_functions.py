@@ -240,8 +240,11 @@ def _polygamma(order: int, x: Any) -> Any:
     cotangent = cosine / sine
     wave = math.pi ** (order + 1) * _polynomial(cotangent, _derivative_of_cotangent(order))
     value = torch.where(reflected, (-1) ** order * value - wave, value)
-    value = torch.where((x <= 0) & (x == x.round()), -((-1) ** order) * math.inf, value)
-    return value if order == 1 else torch.where(x == math.inf, math.nan, value)  # as in torch
+    poles = (x <= 0) & (x == x.round())
+    if order == 1:  # as in torch, whose sine is not 0 there
+        return torch.where(poles, (math.pi / torch.sin(math.pi * x)) ** 2, value)
+    value = torch.where(poles, -((-1) ** order) * math.inf, value)
+    return torch.where(x == math.inf, math.nan, value)  # as in torch
 
 
 def _derivative_of_cotangent(order: int) -> list[float]:
@@ -355,7 +358,8 @@ def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
     elif kind == "u":
         value = torch.where(end, n + 1, sine(n + 1) / torch.where(end, 1.0, sine(1)))
     else:
-        odd = torch.where(end, 2 * n + 1, sine(n + 0.5) / torch.where(end, 1.0, sine(0.5)))
+        at_end = 2 * n + 1 - torch.where(n >= _LARGEST_DEGREE / 2, 2 * _LARGEST_DEGREE, 0.0)
+        odd = torch.where(end, at_end, sine(n + 0.5) / torch.where(end, 1.0, sine(0.5)))
         even = cosine(n + 0.5) / cosine(0.5)
         value = torch.where((x < 0) == (kind == "v"), odd, even)
     value = torch.where((x < 0) & (n % 2 == 1), -value, value)
@@ -364,7 +368,8 @@ def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
 
 
 _LARGEST_DEGREE = 2.0**63
-"""Degrees from this number on, and NaN, are negative for torch, which makes int64 of them."""
+"""Degrees from this number on, and NaN, are negative for torch, which makes int64 of them. Twice a
+degree from half of it on wraps."""
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
