@@ -486,7 +486,7 @@ class _Exact:
         if spread:
             known.append(self._without_nan(number))
         apart = differences(have, *known, may_spread=spread)
-        arbitrary = undefined(want, right) | _failed(self.network, apart.shape)
+        arbitrary = np.array(undefined(want, right) | _failed(self.network, apart.shape))
         if getattr(self.network, "casts", False) and want.dtype.kind == "i":
             # Languages leave open which integer replaces a float; x86 takes the least one.
             arbitrary |= want == np.iinfo(want.dtype).min
@@ -569,7 +569,7 @@ def _failed(network: Any, shape: tuple[int, ...]) -> Any:
         info = getattr(network(*(x.clone() for x in network.inputs)), "info", None)
     failed = np.zeros((), bool) if info is None else info.numpy() != 0
     missing = len(shape) - failed.ndim
-    return np.broadcast_to(failed.reshape(*failed.shape, *[1] * missing), shape)
+    return np.broadcast_to(failed.reshape((*failed.shape, *[1] * missing)), shape)
 
 
 def array_of(tensor: Any) -> Any:

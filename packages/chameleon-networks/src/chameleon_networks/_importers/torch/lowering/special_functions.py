@@ -347,22 +347,25 @@ def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
     angle = torch.acos(torch.where(inside, size, 0.0))
     above = torch.acosh(torch.where(inside, 1.0, size))
 
-    def cosine(factor: Any) -> Any:
-        return torch.where(inside, torch.cos(factor * angle), torch.cosh(factor * above))
-
-    def sine(factor: Any) -> Any:
-        return torch.where(inside, torch.sin(factor * angle), torch.sinh(factor * above))
+    def quotient(c: int, *, odd: bool) -> Any:
+        """The sine or cosine of n + c / 2 angles over that of c / 2, whose e^(n angle) is apart."""
+        wave = torch.sin if odd else torch.cos
+        growth = (lambda y: -torch.expm1(-y)) if odd else (lambda y: 1 + torch.exp(-y))
+        near = wave((n + c / 2) * angle) / wave(c / 2 * angle)
+        far = torch.exp(n * above) * growth((2 * n + c) * above) / growth(c * above)
+        return torch.where(inside, near, far)
 
     if kind == "t":
-        value = cosine(n)
+        value = quotient(0, odd=False)
     elif kind == "u":
-        value = torch.where(end, n + 1, sine(n + 1) / torch.where(end, 1.0, sine(1)))
+        value = torch.where(end, n + 1, quotient(2, odd=True))
     else:
         at_end = 2 * n + 1 - torch.where(n >= _LARGEST_DEGREE / 2, 2 * _LARGEST_DEGREE, 0.0)
-        odd = torch.where(end, at_end, sine(n + 0.5) / torch.where(end, 1.0, sine(0.5)))
-        even = cosine(n + 0.5) / cosine(0.5)
-        value = torch.where((x < 0) == (kind == "v"), odd, even)
+        odd = torch.where(end, at_end, quotient(1, odd=True))
+        value = torch.where((x < 0) == (kind == "v"), odd, quotient(1, odd=False))
     value = torch.where((x < 0) & (n % 2 == 1), -value, value)
+    first = {"t": x, "u": x + x, "v": x + x - 1, "w": x + x + 1}[kind]
+    value = torch.where(n == 1, first, value)
     value = torch.where(n == 0, 1.0, value)  # also of NaN
     return torch.where((n >= 0) & (n < _LARGEST_DEGREE), value, 0.0)
 
