@@ -260,7 +260,7 @@ _SPECIAL = {
             *("gammaln", "digamma", "erfinv", "ndtri", "erfc", "erfcx", "log_ndtr"),
         )
     },
-    **{f"polygamma {n}": lambda x, n=n: torch.special.polygamma(n, x.abs() + 0.01) for n in (1, 4)},
+    **{f"polygamma {n}": lambda x, n=n: torch.special.polygamma(n, x.abs() + 0.01) for n in (2, 4)},
 }
 
 
