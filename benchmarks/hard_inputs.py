@@ -115,7 +115,8 @@ def undefined(one: Any, other: Any) -> Any:
     one, other = one.astype(np.float64), other.astype(one.dtype).astype(np.float64)
     with np.errstate(invalid="ignore"):
         size = np.maximum(np.maximum(np.abs(one), np.abs(other)), 1.0)
-        return np.isfinite(size) & (np.abs(one - other) > _NO_DIGIT * size)
+        apart = np.isfinite(size) & (np.abs(one - other) > _NO_DIGIT * size)
+        return apart | (np.isinf(size) & (one != other))
 
 
 _NO_DIGIT = 0.5

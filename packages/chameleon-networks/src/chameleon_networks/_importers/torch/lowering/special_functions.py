@@ -333,7 +333,7 @@ def _erfcx(x: Any) -> Any:
         return (x * x).exp() * torch.erfc(x)
 
     def far(x: Any) -> Any:
-        return _gaussian_integral(x, lambda u: x / (x * x + u)) / math.pi
+        return _gaussian_integral(x, lambda u: 1.0 / (x + u / x)) / math.pi
 
     value = _piecewise(x, 1.5, near, far)
     return torch.where(x >= 0, value, 2.0 * (x * x).exp() - value)
