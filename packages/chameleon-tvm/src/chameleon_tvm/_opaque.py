@@ -166,7 +166,12 @@ def _may_be_product(value: Expr, arrays: Collection[Any]) -> bool:
 def _arrays_of_products(body: Any) -> list[Any]:
     """The arrays of a function in which it stores products."""
     stores: list[Any] = []
-    structural_map(body, (tirx.BufferStore, lambda store: stores.append(store) or store))
+
+    def kept(store: Any) -> Any:
+        stores.append(store)
+        return store
+
+    structural_map(body, (tirx.BufferStore, kept))
     arrays: list[Any] = []
     for _ in stores:  # a product may be copied from one array to another
         left = [store for store in stores if not _is_in(store.buffer, arrays)]

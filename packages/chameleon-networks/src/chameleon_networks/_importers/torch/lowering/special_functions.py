@@ -350,7 +350,10 @@ def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
     def quotient(c: int, *, odd: bool) -> Any:
         """The sine or cosine of n + c / 2 angles over that of c / 2, whose e^(n angle) is apart."""
         wave = torch.sin if odd else torch.cos
-        growth = (lambda y: -torch.expm1(-y)) if odd else (lambda y: 1 + torch.exp(-y))
+
+        def growth(y: Any) -> Any:
+            return -torch.expm1(-y) if odd else 1 + torch.exp(-y)
+
         near = wave((n + c / 2) * angle) / wave(c / 2 * angle)
         far = torch.exp(n * above) * growth((2 * n + c) * above) / growth(c * above)
         return torch.where(inside, near, far)
