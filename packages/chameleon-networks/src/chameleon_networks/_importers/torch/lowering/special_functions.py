@@ -144,8 +144,8 @@ _TERMS = 40
 def _gaussian_integral(x: Any, function: Callable[[float], Any]) -> Any:
     """The integral of ``2 * exp(-u**2) * function(u**2)`` over u from 0, by the trapezoidal rule.
 
-    Its error falls exponentially with the distance of the function's poles, which is 1.4 at least
-    (Trefethen and Weideman, The exponentially convergent trapezoidal rule, 2014, section 5).
+    Its error falls exponentially with the distance of the function's poles, 1.4 at least. See
+    Trefethen and Weideman, The exponentially convergent trapezoidal rule, 2014, section 5.
     """
     step, count = (0.25, 25) if x.dtype is torch.float64 else (0.5, 10)
     squares = [(step * place) ** 2 for place in range(1, count)]
