@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ _FLOOR = 1e-3
 """Differences of small numbers are relative to this share of the largest one."""
 
 SPREADING = (
-    r"linalg|chol|lu\b|lu_|qr|svd|solve|inv|det|transpose|interpol|upsample|grid|2im|resize|fft|dft"
+    r"linalg|chol|lu\b|lu_|qr|svd|solve|inv|det|transpose|interpol|upsample|grid|2im|resize|[fdt]ft"
 )
 """Operators that are products with matrices, or of series of steps, in which NaN may spread."""
 
@@ -43,13 +43,17 @@ def hard_inputs(
             "extremes": _floats(lambda x: _tiled(_EXTREMES, x)),
             "subnormal numbers": _floats(lambda x: _tiled(_SUBNORMAL, x)),
         }
-    made = {label: [change(array) for array in arrays] for label, change in changes.items()}
+    made = {
+        label: [_sorted_like(array, change(array)) for array in arrays]
+        for label, change in changes.items()
+    }
     first = next((number for number, array in enumerate(arrays) if array.dtype.kind == "f"), None)
     if first is not None:  # weights and scales, which come later, are finite and not zero
         others = arrays[first + 1 :]
         made["zeros"] = [*arrays[:first], np.zeros_like(arrays[first]), *others]
         if not casts:
-            made[NOT_FINITE] = [*arrays[:first], _with_nan(arrays[first]), *others]
+            marked = _sorted_like(arrays[first], _with_nan(arrays[first]))
+            made[NOT_FINITE] = [*arrays[:first], marked, *others]
     made["integers over their whole range"] = [
         _whole_range(array) if number in integers else array for number, array in enumerate(arrays)
     ]
@@ -70,6 +74,12 @@ def _floats(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return np.asarray(change(array), array.dtype)
 
     return changed
+
+
+def _sorted_like(array: Any, changed: Any) -> Any:
+    """A changed array whose rows increase if they did before, such as edges of intervals."""
+    rows = array.ndim and array.shape[-1] > 1 and bool((np.diff(array) > 0).all())
+    return np.sort(changed, -1) if rows and changed is not array else changed
 
 
 def _tiled(numbers: Sequence[float], array: Any) -> Any:
@@ -94,14 +104,34 @@ def _whole_range(array: Any) -> Any:
 
 
 def difference(have: Any, *wanted: Any, finite: bool = False, may_spread: bool = False) -> float:
-    """The largest difference from the nearest of some results, relative to these.
+    """The largest of ``differences``."""
+    return float(differences(have, *wanted, finite=finite, may_spread=may_spread).max(initial=0.0))
+
+
+def undefined(one: Any, other: Any) -> Any:
+    """The places at which two results of a reference are numbers without a common digit."""
+    if one.dtype.kind != "f":
+        return np.zeros(one.shape, bool)
+    one, other = one.astype(np.float64), other.astype(one.dtype).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        size = np.maximum(np.maximum(np.abs(one), np.abs(other)), 1.0)
+        apart = np.isfinite(size) & (np.abs(one - other) > _NO_DIGIT * size)
+        return apart | (np.isinf(size) & (one != other))
+
+
+_NO_DIGIT = 0.5
+
+
+def differences(have: Any, *wanted: Any, finite: bool = False, may_spread: bool = False) -> Any:
+    """The difference of each number from the nearest of some results, relative to these.
 
     Numbers below 1, or below a thousandth of the largest one, count as such numbers. NaN is no
-    difference from NaN or an infinity; with ``may_spread``, from no number. With ``finite``, only
-    finite numbers count.
+    difference from NaN or an infinity; with ``may_spread``, neither is from any number. With
+    ``finite``, only finite numbers count.
     """
     if wanted[0].dtype.kind in "biu":
-        return 0.0 if any(np.array_equal(have, want) for want in wanted) else float("inf")
+        equal = np.logical_or.reduce([have == want for want in wanted])
+        return np.where(equal, 0.0, 0.0 if finite else np.inf)
     errors = []
     for want in wanted:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -112,7 +142,56 @@ def difference(have: Any, *wanted: Any, finite: bool = False, may_spread: bool =
             apart = np.abs(ours - theirs) / np.maximum(size, floor)
         one_is_nan = np.isnan(ours) | np.isnan(theirs)
         same = (ours == theirs) | (one_is_nan & ~np.isfinite(ours) & ~np.isfinite(theirs))
-        same |= may_spread & np.isnan(ours)
+        same |= may_spread & ~np.isfinite(ours)
         skipped = 0.0 if finite else np.inf
         errors.append(np.where(same, 0.0, np.where(np.isfinite(apart), apart, skipped)))
-    return float(np.minimum.reduce(errors).max(initial=0.0))
+    return np.minimum.reduce(errors)
+
+
+def chooses_equally(inputs: Iterable[Any], values: Iterable[Any], have: Any, want: Any) -> bool:
+    """Whether indices choose the same numbers of an input as a reference's, and as many of them.
+
+    Args:
+        inputs: arrays.
+        values: other results of the reference; one of them must be the numbers that it chooses.
+        have: indices.
+        want: the reference's.
+    """
+    for numbers in inputs:
+        for axis in range(numbers.ndim):
+            theirs, ours = _chosen(numbers, want, axis), _chosen(numbers, have, axis)
+            if theirs is None or ours is None or not _equal(theirs, ours):
+                continue
+            if any(_equal(theirs, value) for value in values) and _distinct(have, axis) >= (
+                _distinct(want, axis)
+            ):
+                return True
+    return False
+
+
+def _chosen(numbers: Any, indices: Any, axis: int) -> Any | None:
+    """The numbers of an array at indices along an axis, which the indices may lack, or None."""
+    if not 0 <= numbers.ndim - indices.ndim <= 1:
+        return None
+    whole = indices if indices.ndim == numbers.ndim else np.expand_dims(indices, axis)
+    extents = [extent for place, extent in enumerate(whole.shape) if place != axis]
+    if extents != [*np.delete(numbers.shape, axis)]:
+        return None
+    inside = ((whole >= 0) & (whole < numbers.shape[axis])).all()
+    return np.take_along_axis(numbers, whole, axis).reshape(indices.shape) if inside else None
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return (
+        one.shape == other.shape
+        and one.dtype == other.dtype
+        and (np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    )
+
+
+def _distinct(indices: Any, axis: int) -> int:
+    """How many different indices there are along an axis, in all places of the others."""
+    ordered = np.sort(indices, min(axis, indices.ndim - 1)) if indices.ndim else indices
+    return (
+        int((np.diff(ordered, axis=min(axis, indices.ndim - 1)) != 0).sum()) if indices.ndim else 0
+    )

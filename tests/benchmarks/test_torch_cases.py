@@ -6,13 +6,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from case_suite import NO_NETWORK, RIGHT, WRONG, RefusedError, outcome_of
+from case_suite import NO_NETWORK, RIGHT, WRONG, RefusedError, WrongAnswerError, outcome_of
 
 pytest.importorskip("onnx")
 
+from hard_inputs import chooses_equally, hard_inputs
 from module_cases import ModuleCases
 from onnx_cases import OnnxCases
-from torch_cases import OpInfoCases
+from torch.utils import _pytree as pytree
+from torch_cases import OpInfoCases, Sampled, check_outputs
 
 SAMPLES = [(torch.rand(2, 3),), (torch.rand(0),), (torch.rand(4),), (torch.rand(1),)]
 
@@ -87,3 +89,66 @@ def test_an_exception_of_another_backend_is_a_refusal(monkeypatch):
     assert run([1]) == ([1], None)
     with pytest.raises(RefusedError, match="by zero"):
         run([0])
+
+
+_NAN = float("nan")
+_X = torch.tensor([[1.0, 3.0, 3.0, 2.0], [0.0, 0.0, 0.0, 0.0]])
+_CONDITION = torch.tensor([[1.0, 1.0], [1.0, 1.0 + 2e-4]])
+
+
+def _difference_of_large(x):
+    return x + 1e8 - 1e8
+
+
+def _chebyshev(x):
+    return torch.special.chebyshev_polynomial_u(x, torch.tensor([3.0, 1.0, 2.0, 4.0]))
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "ours", "is_right"),
+    [
+        # Indices of equal numbers.
+        (lambda x: x.sort(1), _X, [[[1, 2, 3, 3], [0] * 4], [[0, 3, 2, 1], [3, 2, 1, 0]]], True),
+        (lambda x: x.sort(1), _X, [[[1, 2, 3, 3], [0] * 4], [[0, 3, 1, 1], [3, 2, 1, 0]]], False),
+        (lambda x: x.sort(1), _X, [[[1, 2, 3, 3], [0] * 4], [[0, 2, 3, 1], [3, 2, 1, 0]]], False),
+        (lambda x: x.kthvalue(3), _X, [[3, 0], [1, 0]], True),
+        (lambda x: x.kthvalue(3), _X, [[3, 0], [0, 0]], False),
+        (lambda x: torch.count_nonzero(x, 1), _X, [[4, 1]], False),
+        # Jumps are no rounding.
+        (torch.floor, _X, [[[1, 2, 3, 2], [0] * 4]], False),
+        (torch.sign, _X, [[[1, 1, 1, 1], [0, 1, 0, 0]]], False),
+        # Results that rounded inputs change as much.
+        (torch.linalg.inv, _CONDITION, [[[5001.8, -5000.8], [-5000.8, 5000.8]]], True),
+        (torch.linalg.inv, _CONDITION, [[[5101.8, -5100.8], [-5100.8, 5100.8]]], False),
+        # Two dtypes of the reference have no digit in common.
+        (_difference_of_large, torch.tensor([2.0, 16.0]), [[7.0, 16.0]], True),
+        (_difference_of_large, torch.tensor([2.0, 16.0]), [[2.0, 99.0]], False),
+        # Torch returns memory that it has not written.
+        (_chebyshev, torch.tensor([0.5, _NAN, _NAN, 0.3]), [[-1.0, _NAN, _NAN, 0.0496]], True),
+        (_chebyshev, torch.tensor([0.5, _NAN, _NAN, 0.3]), [[-1.0, 0.0, _NAN, 0.0496]], False),
+    ],
+)
+def test_results_that_torch_leaves_open(function, x, ours, is_right):
+    network = Sampled(function, (x,), {}, None)
+    expected = pytree.tree_leaves(network(x))
+    got = [
+        np.asarray(each, wanted.numpy().dtype) for each, wanted in zip(ours, expected, strict=True)
+    ]
+    if is_right:
+        check_outputs(got, expected, network)
+    else:
+        with pytest.raises(WrongAnswerError):
+            check_outputs(got, expected, network)
+
+
+def test_increasing_inputs_stay_increasing():
+    edges, rows = np.arange(5, dtype=np.float32), np.ones((2, 3), np.float32)
+    for label, (hard, other) in hard_inputs([edges, rows], [], casts=False).items():
+        assert np.array_equal(np.sort(hard), hard, equal_nan=True), label
+        assert other.shape == rows.shape
+
+
+def test_indices_outside_choose_nothing():
+    x = np.array([5.0, 7.0])
+    assert chooses_equally([x], [x[1]], np.array(1), np.array(1))
+    assert not chooses_equally([x], [x[1]], np.array(2), np.array(1))

@@ -30,23 +30,56 @@ def network(tmp_path):
     return OnnxNetwork(OnnxOptions(source=str(file), compare=False))
 
 
-def test_a_reference_that_is_wrong_is_replaced_and_named(network, delivery_of):
-    source = NetworkFrontend(network)
-    samples, special = samples_of(network.samples), special_inputs(network)
-    run = network.framework("onnxruntime", 1)
-    wrong = [[output + 1 for output in run(inputs)] for inputs in samples]
-    known = ReferenceOutputs(
-        reference="onnxruntime", outputs=wrong, special=[run(one.inputs) for one in special]
-    )
-    network.kept.store_outputs(known, samples, special)
-    delivery = delivery_of(source)
-    result = source.deliver(delivery)
+@pytest.fixture
+def result_of_wrong_answers(network, delivery_of):
+    """What is delivered if onnxruntime is said to have given other numbers."""
+
+    def deliver():
+        source = NetworkFrontend(network)
+        samples, special = samples_of(network.samples), special_inputs(network)
+        run = network.framework("onnxruntime", 1)
+        wrong = [[output + 1 for output in run(inputs)] for inputs in samples]
+        known = ReferenceOutputs(
+            reference="onnxruntime", outputs=wrong, special=[run(one.inputs) for one in special]
+        )
+        network.kept.store_outputs(known, samples, special)
+        delivery = delivery_of(source)
+        return source.deliver(delivery), delivery.folder
+
+    return deliver
+
+
+def test_a_reference_that_is_wrong_is_replaced_and_named(result_of_wrong_answers):
+    result, folder = result_of_wrong_answers()
     assert (result.failure, result.reference) == (None, "onnx.reference")
     words = "onnxruntime is wrong: onnx.reference agrees with the network"
     assert result.disagreement.startswith(words)
     assert "its outputs are off by" in result.disagreement
-    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["verification"]["disagreement"] == result.disagreement
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("wrong", "operator", "other"), [("y", "Tanh", "Mul"), ("sy", "Mul", "Tanh")]
+)
+def test_the_operator_at_which_two_references_part_is_named(
+    wrong, operator, other, result_of_wrong_answers, monkeypatch
+):
+    values = OnnxNetwork.values
+
+    def altered(self, names, samples):
+        return [
+            [array + (name in wrong) for name, array in zip(names, arrays, strict=True)]
+            for arrays in values(self, names, samples)
+        ]
+
+    monkeypatch.setattr(OnnxNetwork, "values", altered)
+    result, _ = result_of_wrong_answers()
+    assert result.disagreement.startswith("onnxruntime is wrong: onnx.reference agrees")
+    begin = result.disagreement.partition("; errors begin at ")[2]
+    assert operator in begin
+    assert other not in begin
 
 
 def _broken(network):

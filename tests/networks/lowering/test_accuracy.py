@@ -5,6 +5,7 @@ import math
 import numpy as np
 import onnx
 import pytest
+import scipy.special
 import torch
 from chameleon_core.plugin_api import ConfigError
 from chameleon_networks._backends.onnx_networks import prepare
@@ -247,6 +248,133 @@ def test_special_functions_of_integers_are_those_of_floats(tmp_path):
     network, run = _compiled(tmp_path, functions, x)
     for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+_SPECIAL = {
+    **{
+        name: getattr(torch.special, name)
+        for name in (
+            *("i0e", "i1e", "i1"),
+            *("modified_bessel_i0", "modified_bessel_k0", "modified_bessel_k1"),
+            *("scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0"),
+            *("gammaln", "digamma", "erfinv", "ndtri", "erfc", "erfcx", "log_ndtr"),
+        )
+    },
+    **{f"polygamma {n}": lambda x, n=n: torch.special.polygamma(n, x.abs() + 0.01) for n in (2, 4)},
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("dtype", "error"), [("float64", 2e-13), ("float32", 2e-5)])
+def test_special_functions_have_the_digits_of_their_dtype(tmp_path, dtype, error):
+    """Torch's float64 is the reference of both dtypes."""
+    torch.manual_seed(0)
+    parts = [torch.rand(300), torch.rand(300) * 6 - 3, torch.rand(300) * 60 - 30]
+    marks = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, 1e-5, 1.5, 2.0, 24.0, -24.0, 100.0])
+    x = torch.cat([*parts, marks]).to(getattr(torch, dtype))
+    names = ("j0", "j1", "y0", "y1")  # torch's own lose half of their digits in float64
+    functions = _SPECIAL | {name: getattr(torch.special, f"bessel_{name}") for name in names}
+    network, run = _compiled(tmp_path, functions, x)
+    exact = arrays(network(x.double()))[: len(_SPECIAL)]
+    exact += [getattr(scipy.special, name)(x.double().numpy()) for name in names]
+    for name, got, wanted in zip(functions, run(x.numpy()), exact, strict=True):
+        assert got.dtype == dtype
+        with np.errstate(over="ignore"):
+            rounded = wanted.astype(got.dtype)
+        np.testing.assert_allclose(got, rounded, rtol=error, atol=error, err_msg=name)
+
+
+_DEGREES = (0.0, 1.0, 1.9, 2.0, 3.0, 6.0, -2.0, math.nan, math.inf, -math.inf, 2.0**63, 1e30)
+_EDGES = (-3.0, 0.0, 0.0, 2.5, math.inf)
+_HARD = {
+    **{
+        f"{shift}{kind}": getattr(torch.special, f"{shift}chebyshev_polynomial_{kind}")
+        for kind in "tuvw"
+        for shift in ("", "shifted_")
+    },
+    "places": lambda x, _: torch.bucketize(x, torch.tensor(_EDGES)),
+    "places after": lambda x, _: torch.bucketize(x, torch.tensor(_EDGES), right=True),
+    "places in disorder": lambda x, y: torch.searchsorted(y[:6].clone(), x),
+    "places in rows": lambda x, y: torch.searchsorted(y.reshape(3, -1), x[:6].reshape(3, -1)),
+    "trigamma": lambda x, _: torch.special.polygamma(1, x),
+    "fourth derivative": lambda x, _: torch.special.polygamma(4, x),
+    "log gamma": lambda x, _: torch.lgamma(x),
+}
+
+
+@pytest.mark.full
+def test_functions_of_hard_numbers_are_those_of_torch(tmp_path):
+    """Torch leaves polynomials of NaN open from degree 2 on, and some that overflow are NaN."""
+    numbers = [*NUMBERS, 1e-40, -1e-40, 3e-45, 0.3, -0.7, 2.0, 1e20]
+    x, n = torch.tensor(numbers).repeat(len(_DEGREES)), torch.tensor(_DEGREES)
+    n = n.repeat_interleave(len(numbers))
+    network = Of(lambda x, n: [function(x, n) for function in _HARD.values()])
+    module = torch_graph(export_module(network, (x, n), "hard").program).module
+    got = deliverer(tmp_path)(module).run(x.numpy(), n.numpy())
+    open_cases = (x.isnan() & (n >= 2)).numpy()
+    for name, ours, wanted in zip(_HARD, got, arrays(network(x, n)), strict=True):
+        overflows = ~np.isfinite(ours) & ~np.isfinite(wanted)
+        if "places" not in name and ours.shape == open_cases.shape:
+            overflows |= open_cases
+        pair = (np.where(overflows, 0, each) for each in (ours, wanted))
+        np.testing.assert_allclose(*pair, rtol=3e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_margin_losses_leave_out_nan(tmp_path, reduction):
+    labels = torch.tensor([[1, 3, -1, 0], [2, -1, 1, 1], [-1, 0, 0, 0]])
+    weight = torch.tensor([0.5, 1.0, 2.0, 3.0])
+    functions = {
+        "labels": lambda x: F.multilabel_margin_loss(x, labels, reduction=reduction),
+        "labels of one": lambda x: F.multilabel_margin_loss(x[0], labels[0], reduction=reduction),
+        "one label": lambda x: F.multi_margin_loss(
+            x, labels[:2].T[:3, 0].abs(), 2, 0.5, weight, reduction=reduction
+        ),
+        "of one": lambda x: F.multi_margin_loss(x[1], torch.tensor(2), reduction=reduction),
+        "module": torch.nn.MultiMarginLoss(size_average=reduction != "sum"),
+    }
+    functions["module"] = lambda x, loss=functions["module"]: loss(x, torch.tensor([0, 1, 3]))
+    x = torch.randn(3, 4)
+    x[0, 2] = x[1, 3] = math.nan
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        assert got.shape == wanted.shape, name
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("float32", 1e-36), ("float32", 1e30), ("float64", 1.0)]
+)
+def test_factorizations_of_tiny_and_huge_numbers(tmp_path, dtype, scale):
+    """Their squares are 0 or infinite in float32."""
+    functions = {
+        "reflections": lambda x: torch.geqrf(x)[1],
+        "orthogonal": lambda x: torch.linalg.qr(x)[0],
+        "triangle": lambda x: torch.linalg.qr(x)[1],
+        "singular values": lambda x: torch.linalg.svdvals(x[:4]),
+        "rank": lambda x: torch.linalg.matrix_rank(x[:4]),
+        "solution": lambda x: torch.linalg.lstsq(x, x.flip(0)).solution,
+        "solution of full rank": lambda x: torch.linalg.lstsq(x, x.flip(0), driver="gels").solution,
+        "inverse": lambda x: torch.linalg.inv(x[:4] / scale),
+    }
+    torch.manual_seed(0)
+    x = torch.randn(5, 4).to(getattr(torch, dtype)) * scale
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        limit = 1e-10 if dtype == "float64" else 1e-3
+        least = limit * np.abs(wanted).max(initial=0)
+        np.testing.assert_allclose(got, wanted, rtol=limit, atol=least, err_msg=name)
+
+
+def test_a_correlation_of_integers_is_that_of_torch(tmp_path):
+    """The sums of integers wrap."""
+    functions = {"correlation": torch.corrcoef, "covariance": lambda x: torch.cov(x // 2**40)}
+    x = torch.tensor([[2**62, 2**62 + 2**50, -(2**61), 5], [2**62, -(2**62), 2**62, 2**61]])
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, err_msg=name)
 
 
 def test_a_convolution_of_integers_is_refused():

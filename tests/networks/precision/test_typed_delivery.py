@@ -220,6 +220,8 @@ def first(network):
 
 def raising(network):
     raise ZeroDivisionError("no data")
+def huge(network):
+    return 10**400
 """
 
 
@@ -245,11 +247,17 @@ def _worse(_, __, run):
 
 
 @pytest.mark.full
-def test_a_metric_that_raises_is_refused_before_anything_is_tuned(asked, trials, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("raising", "raising failed"), ("huge", "returned 10*.*0, which is no finite number")],
+)
+def test_a_metric_without_a_score_is_refused_before_anything_is_tuned(
+    name, said, asked, trials, tmp_path
+):
     (tmp_path / "eval.py").write_text(METRICS)
-    source = f"{tmp_path}/eval.py:raising"
+    source = f"{tmp_path}/eval.py:{name}"
     frontend = asked(Precision(search=("int8",), metric=source, max_drop=0.1))
-    with pytest.raises(ConfigError, match="raising failed"):
+    with pytest.raises(ConfigError, match=said):
         frontend.decide(trials)
 
 

@@ -137,18 +137,53 @@ def _wrapping(node: str, a: Expr, b: Expr) -> Expr:
     return tirx.Cast(dtype, _node(node, emit.cast(wide, a), emit.cast(wide, b)))
 
 
-def _may_be_product(value: Expr) -> bool:
-    """Whether LLVM may find a product in a value, also where it chooses among equal products."""
-    name = str(getattr(getattr(value, "op", None), "name", ""))
+def _may_be_product(value: Expr, arrays: Collection[Any]) -> bool:
+    """Whether LLVM may find a product in a value, also where it chooses among equal products.
+
+    Args:
+        value: The value.
+        arrays: The arrays in which products are stored; LLVM may use them without a load.
+    """
+    name = str(getattr(getattr(value, "op", None), "name", "")).removeprefix(OPAQUE)
+    parts: list[Expr] = []
     if isinstance(value, tirx.Select):
-        return _may_be_product(value.true_value) or _may_be_product(value.false_value)
-    if name.removeprefix(OPAQUE) in {"maximum", "minimum", "tirx.if_then_else"}:
-        return any(map(_may_be_product, value.args))
+        parts = [value.true_value, value.false_value]
+    elif isinstance(value, tirx.Let):
+        parts = [value.body]
+    elif isinstance(value, tirx.Broadcast | tirx.Cast):
+        parts = [value.value]
+    elif name in {"maximum", "minimum"} or name.endswith("if_then_else"):
+        parts = list(value.args)
+    elif isinstance(value, tvm.ir.TensorLoad):
+        return _is_in(value.source, arrays)
+    if parts:
+        return any(_may_be_product(part, arrays) for part in parts)
     # LLVM multiplies by the reciprocal of a constant power of two.
-    is_product = name == f"{OPAQUE}multiply" or (
-        name == f"{OPAQUE}divide" and _is_constant(value.args[1])
-    )
+    is_product = name == "multiply" or (name == "divide" and _is_constant(value.args[1]))
     return is_product or isinstance(value, tirx.Var)
+
+
+def _arrays_of_products(body: Any) -> list[Any]:
+    """The arrays of a function in which it stores products."""
+    stores: list[Any] = []
+
+    def kept(store: Any) -> Any:
+        stores.append(store)
+        return store
+
+    structural_map(body, (tirx.BufferStore, kept))
+    arrays: list[Any] = []
+    for _ in stores:  # a product may be copied from one array to another
+        left = [store for store in stores if not _is_in(store.buffer, arrays)]
+        found = [store.buffer for store in left if _may_be_product(store.value, arrays)]
+        if not found:
+            break
+        arrays += found
+    return arrays
+
+
+def _is_in(array: Any, arrays: Collection[Any]) -> bool:
+    return any(array.same_as(other) for other in arrays)
 
 
 def _is_constant(value: Expr) -> bool:
@@ -156,9 +191,9 @@ def _is_constant(value: Expr) -> bool:
     return isinstance(number, tirx.FloatImm)
 
 
-def _uncontracted(value: Expr) -> Expr:
+def _uncontracted(value: Expr, arrays: Collection[Any]) -> Expr:
     """An operand of a sum, which LLVM would merge with the sum if it is a product."""
-    if not _may_be_product(value):
+    if not emit.is_float(value) or not _may_be_product(value, arrays):
         return value
     dtype = str(value.ty)
     if emit.lanes_of(value) > 1:
@@ -170,9 +205,7 @@ def _uncontracted(value: Expr) -> Expr:
 
 def _sum(node: str) -> Callable[[Expr, Expr], Expr]:
     def lowered(a: Expr, b: Expr) -> Expr:
-        if emit.is_float(a):
-            return _node(node, _uncontracted(a), _uncontracted(b))
-        return _wrapping(node, a, b)
+        return _node(node, a, b) if emit.is_float(a) else _wrapping(node, a, b)
 
     return lowered
 
@@ -291,12 +324,16 @@ def lower_opaque(function: Any) -> Any:
         name = str(getattr(call.op, "name", ""))
         if not name.startswith(OPAQUE) or name.removeprefix(OPAQUE) not in names:
             return call
-        result = OPERATIONS[name.removeprefix(OPAQUE)](*_equal_types(call))
+        operands = _equal_types(call)
+        if names is _SUMS:
+            operands = [_uncontracted(each, arrays) for each in operands]
+        result = OPERATIONS[name.removeprefix(OPAQUE)](*operands)
         if isinstance(result, tvm.ir.Call) and "pure_extern" in str(result.op):
             symbols.add(str(result.args[0].value))
         return result
 
     body = function.body
+    arrays = _arrays_of_products(body)
     # Sums come first, because they treat products differently.
     for names in (_SUMS, OPERATIONS):
         body = structural_map(body, (tvm.ir.Call, partial(lowered, names=names)))

@@ -429,7 +429,7 @@ class DeliverySteps:
             if own.problem is None:
                 self.disagreement = (
                     f"{first.reference} is wrong: {name} agrees with the network, and compared "
-                    f"with {first.reference}, {verdict.problem}"
+                    f"with {first.reference}, {verdict.problem}{self._first_wrong_operator()}"
                 )
                 self.answers, self.expected = answers, expected
                 return own
@@ -473,14 +473,18 @@ class DeliverySteps:
     def explain_failure(self, verdict: OutputCheck) -> str:
         """A sentence that says why the network fails, and which tasks' kernels cause it."""
         log.warning("network_fails", problem=verdict.problem)
-        network, layout = self.settled.network, self.settled.choice.layout
-        facts = self.kernels, self.target, self.threads
-        cause = ErrorSearch(network, layout, *facts, seconds=SECONDS).clause(self.expected)
+        cause = self._first_wrong_operator()
         keys = find_wrong_kernels(self, list(self.kernels.winners))
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
         blame = f"the kernel of {names} is to blame" if keys else _NOT_A_KERNEL
         compared = f"compared with {self.answers.reference}, {verdict.problem}{cause}"
         return "; ".join([f"the network is not delivered: {compared}", *self._opinions, blame])
+
+    def _first_wrong_operator(self) -> str:
+        """A clause that names the operator at which the network and its reference part, or none."""
+        network, layout = self.settled.network, self.settled.choice.layout
+        facts = self.kernels, self.target, self.threads
+        return ErrorSearch(network, layout, *facts, seconds=SECONDS).clause(self.expected)
 
     def running(self, folder: Path) -> NetworkProcess:
         """The process that runs the network of a folder, started if needed."""

@@ -274,7 +274,7 @@ def _export(
     network: Any, positional: tuple[Any, ...], keywords: Keywords, dynamic: Any = None
 ) -> Any:
     torch = _torch()
-    functions = importlib.import_module(f"{__package__}.lowering.linear_algebra")
+    functions = importlib.import_module(f"{__package__}.lowering.functions")
     with torch.no_grad(), hold_back_torch_messages(), functions.FunctionReplacements():
         return torch.export.export(network, positional, keywords, dynamic_shapes=dynamic)
 

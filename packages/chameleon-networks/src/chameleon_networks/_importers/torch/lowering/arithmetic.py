@@ -72,6 +72,22 @@ def _exp2(call: TorchCall) -> Any:
     return map_elements(call.importer.block_builder, tirx.exp2, x, "exp2")
 
 
+def _library_function(name: str, call: TorchCall) -> Any:
+    """A function of the C library, in float32 at least."""
+    wide = call.dtype if call.dtype == "float64" else "float32"
+    [x] = call.operands(1, wide)
+    symbol = name if wide == "float64" else f"{name}f"
+    value = partial(tirx.call_pure_extern, wide, symbol)
+    return op.astype(map_elements(call.importer.block_builder, value, x, name), call.dtype)
+
+
+def _bessel(name: str, call: TorchCall) -> Any:
+    """A Bessel function of the first or second kind, which is NaN at infinity as in torch."""
+    [x] = call.operands(1)
+    value = call.emit(_library_function(name, call))
+    return op.where(call.emit(op.isinf(x)), relax.const(math.nan, call.dtype), value)
+
+
 def _div(call: TorchCall) -> Any:
     """``div``, whose quotient is a float, with ``rounding_mode`` ``floor``, ``trunc`` or None."""
     mode = call.node.kwargs.get("rounding_mode")
@@ -207,6 +223,12 @@ CONVERTERS: dict[str, Converter] = {
     **{name: convert for convert, names in _SHARED_CONVERTERS for name in names},
     "pow.Tensor_Scalar": _pow_tensor_scalar,
     "exp2.default": _exp2,
+    "erfc.default": partial(_library_function, "erfc"),
+    "lgamma.default": partial(_library_function, "lgamma"),
+    **{
+        f"special_bessel_{name}.default": partial(_bessel, name)
+        for name in ("j0", "j1", "y0", "y1")
+    },
     "floor_divide.default": partial(_promote, op.floor_divide),
     "clamp_max.default": partial(_promote, op.minimum),
     "amax.default": partial(_amax_amin, op.max),

@@ -6,13 +6,11 @@ sided Jacobi (8.6.3).
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 _ATEN = torch.ops.aten
 
@@ -115,7 +113,7 @@ def _cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
 
 def _cholesky_inverse(factor: Any, upper: bool = False) -> Any:
     """``cholesky_inverse``."""
-    unit = torch.eye(factor.shape[-1]).expand(factor.shape)
+    unit = torch.eye(factor.shape[-1], dtype=factor.dtype).expand(factor.shape)
     return _cholesky_solve(unit, factor.triu() if upper else factor.tril(), upper)
 
 
@@ -203,7 +201,7 @@ def _log_determinant(a: Any) -> Any:
 
 
 def _inverse(a: Any, **_: Any) -> Any:
-    unit = torch.eye(a.shape[-1]).expand(a.shape)
+    unit = torch.eye(a.shape[-1], dtype=a.dtype).expand(a.shape)
     factors, pivots, info = _lu_factor_ex(a)
     return _lu_solve(factors, pivots, unit), info
 
@@ -224,14 +222,20 @@ def _lu_unpack(
         return NotImplemented
     count, width = factors.shape[-2:]
     least = min(count, width)
-    lower = factors[..., :least].tril(-1) + torch.eye(count, least)
+    lower = factors[..., :least].tril(-1) + torch.eye(count, least, dtype=factors.dtype)
     order = _row_order(pivots, count)
-    permutation = torch.eye(count)[order].mT
+    permutation = torch.eye(count, dtype=factors.dtype)[order].mT
     return permutation, lower, factors[..., :least, :].triu()
 
 
 def _plu(a: Any, *, pivot: bool = True) -> Any:
     return _lu_unpack(*_lu(a, pivot))
+
+
+def _scale(largest: Any) -> Any:
+    """The factor by which numbers are divided so that no square overflows or vanishes."""
+    usual = (largest > 2.0**-40) & (largest < 2.0**40)
+    return torch.where(usual | (largest == 0) | ~largest.isfinite(), 1.0, largest)
 
 
 def _geqrf(a: Any) -> Any:
@@ -240,8 +244,9 @@ def _geqrf(a: Any) -> Any:
     factors = []
     for step in range(min(a.shape[-2:])):
         column, head = torch.where(rows >= step, a[..., step], 0.0), a[..., step, step, None]
-        is_nonzero = torch.where(rows > step, column, 0.0).abs().amax(-1, keepdim=True) > 0
-        norm = (column * column).sum(-1, keepdim=True).sqrt()
+        is_nonzero = torch.where(rows > step, column, 0.0).abs().amax(-1, keepdim=True) != 0
+        scale = _scale(column.abs().amax(-1, keepdim=True))
+        norm = scale * ((column / scale) ** 2).sum(-1, keepdim=True).sqrt()
         head_change = head + torch.where(head < 0, -norm, norm)
         factor = torch.where(is_nonzero, head_change / torch.where(head < 0, -norm, norm), 0.0)
         vector = torch.where(rows > step, column / torch.where(is_nonzero, head_change, 1.0), 0.0)
@@ -256,7 +261,7 @@ def _geqrf(a: Any) -> Any:
 def _householder_product(a: Any, factors: Any) -> Any:
     """The orthogonal matrix of reflections."""
     rows = torch.arange(a.shape[-2])
-    product = torch.eye(len(rows)).expand(*a.shape[:-1], len(rows))
+    product = torch.eye(len(rows), dtype=a.dtype).expand(*a.shape[:-1], len(rows))
     for step in range(factors.shape[-1]):
         vector = torch.where(rows > step, a[..., step], 0.0) + (rows == step)
         row = factors[..., step, None, None] * vector.unsqueeze(-2)
@@ -327,10 +332,13 @@ def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, **_: Any)
     if rows < count:
         left, values, right = _svd(a.mT, full_matrices, compute_uv)
         return (right.mT, values, left.mT) if compute_uv else (left, values, right)
-    stacked = torch.cat([a, torch.eye(count).expand(*a.shape[:-2], count, count)], -2)
+    scale = _scale(a.abs().amax((-2, -1), keepdim=True))
+    unit = torch.eye(count, dtype=a.dtype).expand(*a.shape[:-2], count, count)
+    stacked = torch.cat([a / scale, unit], -2)
     stacked = _orthogonal_columns(stacked, rows) if count > 1 else stacked
     values = (stacked[..., :rows, :] ** 2).sum(-2).sqrt()
     values, order = values.sort(-1, descending=True)
+    values = values * scale.squeeze(-1)
     if not compute_uv:
         return a.new_empty(0), values, a.new_empty(0)
     stacked = stacked.gather(-1, order.unsqueeze(-2).expand(stacked.shape))
@@ -356,81 +364,6 @@ def _pseudoinverse(a: Any, *, atol: Any = None, rtol: Any = None, hermitian: boo
     nonzero = values > least
     inverse = torch.where(nonzero, 1 / torch.where(nonzero, values, 1.0), 0.0)
     return v.mT * inverse.unsqueeze(-2) @ u.mT
-
-
-def _covariance(
-    input: Any,  # noqa: A002 - torch's name, which a caller may write
-    *,
-    correction: int = 1,
-    fweights: Any = None,
-    aweights: Any = None,
-) -> Any:
-    """``cov``; torch's own asks whether its divisor is positive."""
-    x = input if input.is_floating_point() else input.float()
-    x = x.reshape(x.shape if x.ndim > 1 else (1, -1))
-    if fweights is None and aweights is None:
-        x = x - x.mean(1, keepdim=True)
-        return (x @ x.mT / max(x.shape[1] - correction, 0)).squeeze()
-    counts: Any = 1 if fweights is None else fweights
-    weights = counts * (1 if aweights is None else aweights)
-    total = weights.sum()
-    weight_lost = 1 if aweights is None else (weights * aweights).sum() / total
-    x = x - (x * weights).sum(1, keepdim=True) / total
-    return (x @ (x * weights).mT / (total - correction * weight_lost).clamp(min=0)).squeeze()
-
-
-def _correlation(input: Any) -> Any:  # noqa: A002 - torch calls the argument so
-    """``corrcoef``."""
-    covariance = _covariance(input)
-    if covariance.ndim == 0:
-        return covariance / covariance
-    deviation = covariance.diagonal().sqrt()
-    return (covariance / deviation.unsqueeze(-1) / deviation).clamp(-1.0, 1.0)
-
-
-def _least_squares(
-    input: Any,  # noqa: A002 - torch calls the argument so
-    b: Any,
-    rcond: Any = None,
-    *,
-    driver: Any = None,
-) -> Any:
-    """``lstsq`` by singular values, cut off by ``rcond``; residuals are of full rank."""
-    a, vector = input, b.ndim == input.ndim - 1
-    b = b.unsqueeze(-1) if vector else b
-    u, values, v = torch.linalg.svd(a, full_matrices=False)
-    least = max(a.shape[-2:]) * torch.finfo(a.dtype).eps if rcond is None else rcond
-    nonzero = values > least * values[..., :1]
-    inverse = torch.where(nonzero, 1 / torch.where(nonzero, values, 1.0), 0.0)
-    solution = v.mT @ (inverse.unsqueeze(-1) * (u.mT @ b))
-    tall = a.shape[-2] > a.shape[-1] and driver not in {None, "gelsy"}
-    residuals = ((a @ solution - b) ** 2).sum(-2) if tall else a.new_empty(0)
-    solution = solution.squeeze(-1) if vector else solution
-    rank = a.new_empty(0, dtype=torch.int64) if driver == "gels" else nonzero.sum(-1)
-    values = values if driver in {"gelsd", "gelss"} else a.new_empty(0)
-    return torch.return_types.linalg_lstsq((solution, residuals, rank, values))
-
-
-def _combinations(
-    input: Any,  # noqa: A002 - torch calls the argument so
-    r: int = 2,
-    with_replacement: bool = False,
-) -> Any:
-    """``combinations``; torch's own selects them by a mask."""
-    combinations_of = (
-        itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    )
-    places = list(combinations_of(range(len(input)), r))
-    chosen = torch.tensor(places, dtype=torch.int64).reshape(len(places), r)
-    return input[chosen] if r else input[:0]
-
-
-def _narrow(input: Any, dim: int, start: Any, length: int) -> Any:  # noqa: A002 - torch calls the argument so
-    """``narrow``, also from a place that is a tensor."""
-    if not isinstance(start, torch.Tensor):
-        return input.narrow(dim, start, length)
-    start = torch.where(start < 0, start + input.shape[dim], start)
-    return input.index_select(dim, start + torch.arange(length))
 
 
 _TRIANGULAR_SYSTEMS: dict[Any, Callable[..., Any]] = {
@@ -468,22 +401,3 @@ DECOMPOSITIONS = (
     }
 )
 """Functions of torch that are traced instead of an operator, by operator."""
-
-
-_REPLACEMENTS = {
-    **dict.fromkeys((torch.cov, torch.Tensor.cov), _covariance),
-    **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _correlation),
-    **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),
-    torch.combinations: _combinations,
-    torch.linalg.lstsq: _least_squares,
-}
-
-
-class FunctionReplacements(TorchFunctionMode):
-    """Replaces functions that torch cannot export by others with the same results."""
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Call a function, or the one that replaces it."""
-        return _REPLACEMENTS.get(function, function)(*args, **(kwargs or {}))

@@ -73,13 +73,22 @@ def _logcumsumexp(x: Any, dim: int) -> Any:
 
 
 def _searchsorted(sequence: Any, numbers: Any, **options: Any) -> Any:
-    """``searchsorted``: the count of numbers in a sorted sequence that are smaller."""
+    """``searchsorted`` by torch's bisection, which also defines the places of NaN."""
     if options.get("sorter") is not None:
         sequence = sequence.gather(-1, options["sorter"])
-    pairs = (sequence if sequence.ndim == 1 else sequence.unsqueeze(-2), numbers.unsqueeze(-1))
-    right = options.get("right") or options.get("side") == "right"
-    less = torch.le(*pairs) if right else torch.lt(*pairs)
-    return less.sum(-1).to(torch.int32 if options.get("out_int32") else torch.int64)
+    right, count = options.get("right") or options.get("side") == "right", sequence.shape[-1]
+    start = torch.zeros_like(numbers, dtype=torch.int64)
+    end = start + count
+    for _ in range(count.bit_length()):
+        middle = (start + end) // 2
+        at = middle.clamp(max=count - 1)
+        value = torch.take(sequence, at) if sequence.ndim == 1 else sequence.gather(-1, at)
+        before = value > numbers if right else value >= numbers
+        start, end = (
+            torch.where((start < end) & ~before, middle + 1, start),
+            torch.where((start < end) & before, middle, end),
+        )
+    return start.to(torch.int32 if options.get("out_int32") else torch.int64)
 
 
 def _unsorted_topk(
@@ -264,6 +273,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.searchsorted.Scalar: lambda sequence, number, **options: _searchsorted(
         sequence, torch.full((), number, dtype=sequence.dtype), **options
     ),
+    _ATEN.bucketize.Tensor: lambda x, edges, **options: _searchsorted(edges, x, **options),
     _ATEN.histogram.bin_ct: _histogram,
     _ATEN.histogram.bins_tensor: lambda x, edges, **options: (
         _histogram_counts(x, [edges], **options),

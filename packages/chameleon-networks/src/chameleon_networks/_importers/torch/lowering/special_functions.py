@@ -1,7 +1,7 @@
-"""Element-wise operators and special functions of torch within float32's precision.
+"""Element-wise operators and special functions of torch.
 
-Abramowitz and Stegun, Handbook of Mathematical Functions: Bessel (9.4.1 to 9.4.6, 9.8.1 to 9.8.8),
-gamma (6.1.41, 6.3.18) and Chebyshev (22.3.15, 22.3.16).
+Abramowitz and Stegun, Handbook of Mathematical Functions: error function (7.1.4), Bessel (9.6.10 to
+9.6.13, 9.6.16, 9.6.24), digamma (6.3.18) and Chebyshev (22.3.15, 22.3.16).
 """
 
 from __future__ import annotations
@@ -130,89 +130,41 @@ def _piecewise(x: Any, limit: float, near: Any, far: Any) -> Any:
     return torch.where(x <= limit, near(x.clamp(max=limit)), far(x.clamp(min=limit)))
 
 
-_J = (
-    (1.0, -2.2499997, 1.2656208, -0.3163866, 0.0444479, -0.0039444, 0.0002100),
-    (0.5, -0.56249985, 0.21093573, -0.03954289, 0.00443319, -0.00031761, 0.00001109),
-)
-_Y = (
-    (0.36746691, 0.60559366, -0.74350384, 0.25300117, -0.04261214, 0.00427916, -0.00024846),
-    (-0.6366198, 0.2212091, 2.1682709, -1.3164827, 0.3123951, -0.0400976, 0.0027873),
-)
-_SIZE = (
-    (0.79788456, -0.00000077, -0.00552740, -0.00009512, 0.00137237, -0.00072805, 0.00014476),
-    (0.79788456, 0.00000156, 0.01659667, 0.00017105, -0.00249511, 0.00113653, -0.00020033),
-)
-_ANGLE = (
-    (-0.78539816, -0.04166397, -0.00003954, 0.00262573, -0.00054125, -0.00029333, 0.00013558),
-    (-2.35619449, 0.12499612, 0.00005650, -0.00637879, 0.00074348, 0.00079824, -0.00029166),
-)
-_I = (
-    (1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.0360768, 0.0045813),
-    (0.5, 0.87890594, 0.51498869, 0.15084934, 0.02658733, 0.00301532, 0.00032411),
-)
-_I_FAR = (
-    (
-        *(0.39894228, 0.01328592, 0.00225319, -0.00157565, 0.00916281, -0.02057706),
-        *(0.02635537, -0.01647633, 0.00392377),
-    ),
-    (
-        *(0.39894228, -0.03988024, -0.00362018, 0.00163801, -0.01031555, 0.02282967),
-        *(-0.02895312, 0.01787654, -0.00420059),
-    ),
-)
-_K = (
-    (-0.57721566, 0.42278420, 0.23069756, 0.03488590, 0.00262698, 0.00010750, 0.00000740),
-    (1.0, 0.15443144, -0.67278579, -0.18156897, -0.01919402, -0.00110404, -0.00004686),
-)
-_K_FAR = (
-    (1.25331414, -0.07832358, 0.02189568, -0.01062446, 0.00587872, -0.00251540, 0.00053208),
-    (1.25331414, 0.23498619, -0.03655620, 0.01504268, -0.00780353, 0.00325614, -0.00068245),
-)
+def _series(t: Any, order: int, weight: Callable[[int], float] = lambda _: 1.0) -> Any:
+    """The sum of ``weight(k) * t**k / (k! * (k + order)!)``, exact in float64 for t up to 144."""
+    total = torch.full_like(t, weight(_TERMS))
+    for k in reversed(range(_TERMS)):
+        total = weight(k) + total * t / ((k + 1) * (k + 1 + order))
+    return total
 
 
-def _bessel_far(order: int, turn: Callable[[Any], Any], x: Any) -> Any:
-    """A Bessel function of the first or second kind, for x of at least 3."""
-    u = 3.0 / x
-    return _polynomial(u, _SIZE[order]) * turn(x + _polynomial(u, _ANGLE[order])) / x.sqrt()
+_TERMS = 40
 
 
-def _bessel_near(limit: float, tables: Sequence[Sequence[float]], order: int, x: Any) -> Any:
-    """A Bessel function near zero, which is even or odd, for x up to a limit."""
-    value = _polynomial((x / limit) ** 2, tables[order])
-    return value * x if order else value
+def _gaussian_integral(x: Any, function: Callable[[float], Any]) -> Any:
+    """The integral of ``2 * exp(-u**2) * function(u**2)`` over u from 0, by the trapezoidal rule.
+
+    Its error falls exponentially with the distance of the function's poles, 1.4 at least. See
+    Trefethen and Weideman, The exponentially convergent trapezoidal rule, 2014, section 5.
+    """
+    step, count = (0.25, 25) if x.dtype is torch.float64 else (0.5, 10)
+    squares = [(step * place) ** 2 for place in range(1, count)]
+    return step * sum((2.0 * math.exp(-u) * function(u) for u in squares), function(0.0))
 
 
-_j_near, _i_near = partial(_bessel_near, 3.0, _J), partial(_bessel_near, 3.75, _I)
-
-
-def _bessel_j(order: int, x: Any) -> Any:
-    result = _piecewise(x, 3.0, partial(_j_near, order), partial(_bessel_far, order, torch.cos))
-    return torch.where(x < 0, -result, result) if order else result
-
-
-def _y_near(order: int, x: Any) -> Any:
-    rest = _polynomial((x / 3.0) ** 2, _Y[order])
-    return 2.0 / math.pi * (x / 2.0).log() * _j_near(order, x) + (rest / x if order else rest)
-
-
-def _bessel_y(order: int, x: Any) -> Any:
-    result = _piecewise(x, 3.0, partial(_y_near, order), partial(_bessel_far, order, torch.sin))
-    return _restrict_to_positive(x, result, -math.inf)
-
-
-def _restrict_to_positive(x: Any, value: Any, at_zero: float) -> Any:
-    """Restrict a function to positive x: ``at_zero`` for zero, and NaN for negative x."""
-    return torch.where(x > 0, value, torch.where(x == 0, at_zero, math.nan))
+def _i_near(order: int, x: Any) -> Any:
+    value = _series(x * x / 4.0, order)
+    return value * x / 2.0 if order else value
 
 
 def _i_scaled(order: int, x: Any) -> Any:
     """``exp(-|x|) I(x)``."""
-    result = _piecewise(
-        x,
-        3.75,
-        lambda x: torch.exp(-x) * _i_near(order, x),
-        lambda x: _polynomial(3.75 / x, _I_FAR[order]) / x.sqrt(),
-    )
+
+    def far(x: Any) -> Any:
+        cosine = (lambda u: 1.0 - u / x) if order else (lambda _: 1.0)
+        return _gaussian_integral(x, lambda u: cosine(u) / (2.0 * x - u).sqrt()) / math.pi
+
+    result = _piecewise(x, 24.0, lambda x: torch.exp(-x) * _i_near(order, x), far)
     return torch.where(x < 0, -result, result) if order else result
 
 
@@ -222,9 +174,14 @@ def _bessel_i(order: int, x: Any) -> Any:
 
 
 def _k_near(order: int, x: Any) -> Any:
-    sign = 1 if order else -1
-    rest = _polynomial((x / 2.0) ** 2, _K[order])
-    return sign * (x / 2.0).log() * _i_near(order, x) + (rest / x if order else rest)
+    digamma = [-_EULER + math.fsum(1 / step for step in range(1, k)) for k in range(1, _TERMS + 3)]
+    logarithm, t = (x / 2.0).log() * _i_near(order, x), x * x / 4.0
+    if order == 0:
+        return _series(t, 0, lambda k: digamma[k]) - logarithm
+    return 1.0 / x + logarithm - x / 4.0 * _series(t, 1, lambda k: digamma[k] + digamma[k + 1])
+
+
+_EULER = 0.57721566490153286061
 
 
 def _bessel_k(order: int, x: Any, *, scaled: bool = False) -> Any:
@@ -232,43 +189,22 @@ def _bessel_k(order: int, x: Any, *, scaled: bool = False) -> Any:
         return _k_near(order, x) * x.exp() if scaled else _k_near(order, x)
 
     def far(x: Any) -> Any:
-        value = _polynomial(2.0 / x, _K_FAR[order]) / x.sqrt()
+        cosine = (lambda u: 1.0 + u / x) if order else (lambda _: 1.0)
+        value = _gaussian_integral(x, lambda u: cosine(u) / (2.0 * x + u).sqrt())
         return value if scaled else value * (-x).exp()
 
-    return _restrict_to_positive(x, _piecewise(x, 2.0, near, far), math.inf)
+    value = _piecewise(x, 1.0, near, far)
+    return torch.where(x > 0, value, torch.where(x == 0, math.inf, math.nan))
 
 
 def _spherical_j0(x: Any) -> Any:
-    small = x.abs() < 0.5  # noqa: PLR2004 - the series has four terms
-    near = _polynomial(x * x, (1.0, -1 / 6, 1 / 120, -1 / 5040))
-    far = torch.where(small | (x.abs() == math.inf), 1.0, x)
-    return torch.where(small, near, torch.where(x.abs() == math.inf, 0.0, torch.sin(far) / far))
+    value = torch.sin(x) / torch.where(x == 0, 1.0, x)
+    return torch.where(x == 0, 1.0, torch.where(x.abs() == math.inf, 0.0, value))
 
 
 _SHIFT = 8
-"""Number of steps of the recurrences of gamma and digamma, after which their series are exact in
-float32."""
-
-
-def _log_gamma(x: Any) -> Any:
-    reflected = x < 0.5  # noqa: PLR2004 - the reflection formula is for x < 1/2
-    value = _log_gamma_from_half(torch.where(reflected, 1.0 - x, x))
-    sine = torch.sin(math.pi * (x - x.round())).abs()
-    result = torch.where(reflected, math.log(math.pi) - sine.log() - value, value)
-    infinite = (x.abs() == math.inf) | (reflected & (x == x.round()))
-    return torch.where(infinite, math.inf, result)
-
-
-def _log_gamma_from_half(x: Any) -> Any:
-    small = x < _SHIFT
-    near = torch.where(small, x, 1.0)
-    product = near
-    for step in range(1, _SHIFT):
-        product = product * (near + step)
-    y = torch.where(small, x + _SHIFT, x)
-    rest = _polynomial(1 / (y * y), (1 / 12, -1 / 360, 1 / 1260)) / y
-    value = (y - 0.5) * y.log() - y + (0.5 * math.log(2 * math.pi) + rest)
-    return torch.where(small, value - product.log(), value)
+"""Number of steps of the recurrences of digamma and its derivatives, after which their series are
+exact in float64."""
 
 
 def _digamma(x: Any) -> Any:
@@ -277,12 +213,16 @@ def _digamma(x: Any) -> Any:
     turn = x - x.round()  # the difference is exact near a pole
     value = torch.where(reflected, value - math.pi / torch.tan(math.pi * turn), value)
     poles = torch.where(x == 0, -1.0 / x, math.nan)
-    return torch.where((x <= 0) & (turn == 0), poles, value)
+    return torch.where((x <= 0) & (x == x.round()), poles, value)
+
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 
 def _digamma_from_half(x: Any) -> Any:
     y = x + _SHIFT
-    value = y.log() - 0.5 / y - _polynomial(1 / (y * y), (0.0, 1 / 12, -1 / 120, 1 / 252))
+    series = [0.0, *(number / (2 * k) for k, number in enumerate(_BERNOULLI, 1))]
+    value = y.log() - 0.5 / y - _polynomial(1 / (y * y), series)
     for step in range(_SHIFT):
         value = value - 1.0 / (x + step)
     return value
@@ -300,7 +240,11 @@ def _polygamma(order: int, x: Any) -> Any:
     cotangent = cosine / sine
     wave = math.pi ** (order + 1) * _polynomial(cotangent, _derivative_of_cotangent(order))
     value = torch.where(reflected, (-1) ** order * value - wave, value)
-    return torch.where((x <= 0) & (turn == 0), -((-1) ** order) * math.inf, value)
+    poles = (x <= 0) & (x == x.round())
+    if order == 1:  # as in torch, whose sine is not 0 there
+        return torch.where(poles, (math.pi / torch.sin(math.pi * x)) ** 2, value)
+    value = torch.where(poles, -((-1) ** order) * math.inf, value)
+    return torch.where(x == math.inf, math.nan, value)  # as in torch
 
 
 def _derivative_of_cotangent(order: int) -> list[float]:
@@ -318,9 +262,9 @@ def _derivative_of_cotangent(order: int) -> list[float]:
 def _polygamma_from_half(order: int, x: Any) -> Any:
     power, end = order + 1, x + _SHIFT
     total = end**-order / order + 0.5 * end**-power
-    for count, number in ((1, 1 / 12), (3, -1 / 720), (5, 1 / 30240)):
-        rising = math.prod(range(power, power + count))
-        total = total + number * rising * end ** -(power + count)
+    for k, number in enumerate(_BERNOULLI, 1):
+        rising = math.prod(range(power, power + 2 * k - 1)) / math.factorial(2 * k)
+        total = total + number * rising * end ** -(power + 2 * k - 1)
     for step in range(_SHIFT):
         total = total + (x + step) ** -power
     return -((-1) ** order) * math.factorial(order) * total
@@ -356,43 +300,43 @@ def _inverse_error(x: Any, logarithm: Any) -> Any:
 
 
 def _erfinv(x: Any) -> Any:
-    return torch.where(x.abs() == 1, x * math.inf, _inverse_error(x, -((1 - x) * (1 + x)).log()))
+    value = _inverse_error(x, -((1 - x) * (1 + x)).log())
+    if x.dtype is torch.float64:
+        for _ in range(2):
+            size = value.abs()
+            rest = torch.where(x.abs() < 0.5, x.abs() - torch.erf(size), _tail_error(x, size))  # noqa: PLR2004
+            step = rest * (size * size).exp() * (math.sqrt(math.pi) / 2)
+            value = value + torch.where(x.isfinite() & (rest != 0), x.sign() * step, 0.0)
+    return torch.where(x.abs() == 1, x * math.inf, value)
+
+
+def _tail_error(x: Any, size: Any) -> Any:
+    return torch.erfc(size) - (1 - x.abs())
 
 
 def _ndtri(p: Any) -> Any:
     """The inverse of the normal distribution function, accurate in its tails too."""
     x = 2.0 * p - 1.0
     value = math.sqrt(2.0) * _inverse_error(x, -(4.0 * p * (1.0 - p)).log())
+    if p.dtype is torch.float64:
+        tail = torch.minimum(p, 1.0 - p)
+        for _ in range(2):
+            size = value.abs()
+            rest = 0.5 * torch.erfc(size / math.sqrt(2.0)) - tail
+            step = rest * (size * size / 2).exp() * math.sqrt(2 * math.pi)
+            value = value + torch.where(rest != 0, x.sign() * step, 0.0)
     return torch.where((p == 0) | (p == 1), x * math.inf, value)
 
 
-_ERFC = (
-    *(-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807),
-    *(-1.13520398, 1.48851587, -0.82215223, 0.17087277),
-)
-"""Coefficients of Press et al., Numerical Recipes, section 6.2: the error is below 1.2e-7."""
-
-
 def _erfcx(x: Any) -> Any:
-    value = _erfcx_above_zero(x.abs())
+    def near(x: Any) -> Any:
+        return (x * x).exp() * torch.erfc(x)
+
+    def far(x: Any) -> Any:
+        return _gaussian_integral(x, lambda u: 1.0 / (x + u / x)) / math.pi
+
+    value = _piecewise(x, 1.5, near, far)
     return torch.where(x >= 0, value, 2.0 * (x * x).exp() - value)
-
-
-def _erfcx_above_zero(x: Any) -> Any:
-    t = 1.0 / (1.0 + 0.5 * x)
-    return t * _polynomial(t, _ERFC).exp()
-
-
-def _erfc(x: Any) -> Any:
-    """``1 - erf(x)``, with all digits of float32 if x is large."""
-    if x.dtype is torch.float64:
-        return 1.0 - torch.erf(x)
-    large = x > 0.5  # noqa: PLR2004 - erf is about one half there
-    tail = torch.where(large, x, 1.0)
-    # The square of the first bits is exact, which a large exponent needs.
-    first = (tail * 16.0).trunc().clamp(max=1024.0) / 16.0
-    power = (-first * first).exp() * ((first - tail) * (first + tail)).exp()
-    return torch.where(large, power * _erfcx_above_zero(tail), 1.0 - torch.erf(x))
 
 
 def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
@@ -403,29 +347,38 @@ def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
     angle = torch.acos(torch.where(inside, size, 0.0))
     above = torch.acosh(torch.where(inside, 1.0, size))
 
-    def cosine(factor: Any) -> Any:
-        return torch.where(inside, torch.cos(factor * angle), torch.cosh(factor * above))
+    def quotient(c: int, *, odd: bool) -> Any:
+        """The sine or cosine of n + c / 2 angles over that of c / 2, whose e^(n angle) is apart."""
+        wave = torch.sin if odd else torch.cos
 
-    def sine(factor: Any) -> Any:
-        return torch.where(inside, torch.sin(factor * angle), torch.sinh(factor * above))
+        def growth(y: Any) -> Any:
+            return -torch.expm1(-y) if odd else 1 + torch.exp(-y)
+
+        near = wave((n + c / 2) * angle) / wave(c / 2 * angle)
+        far = torch.exp(n * above) * growth((2 * n + c) * above) / growth(c * above)
+        return torch.where(inside, near, far)
 
     if kind == "t":
-        value = cosine(n)
+        value = quotient(0, odd=False)
     elif kind == "u":
-        value = torch.where(end, n + 1, sine(n + 1) / torch.where(end, 1.0, sine(1)))
+        value = torch.where(end, n + 1, quotient(2, odd=True))
     else:
-        odd = torch.where(end, 2 * n + 1, sine(n + 0.5) / torch.where(end, 1.0, sine(0.5)))
-        even = cosine(n + 0.5) / cosine(0.5)
-        value = torch.where((x < 0) == (kind == "v"), odd, even)
+        at_end = 2 * n + 1 - torch.where(n >= _LARGEST_DEGREE / 2, 2 * _LARGEST_DEGREE, 0.0)
+        odd = torch.where(end, at_end, quotient(1, odd=True))
+        value = torch.where((x < 0) == (kind == "v"), odd, quotient(1, odd=False))
     value = torch.where((x < 0) & (n % 2 == 1), -value, value)
-    return torch.where(n < 0, 0.0, value)
+    first = {"t": x, "u": x + x, "v": x + x - 1, "w": x + x + 1}[kind]
+    value = torch.where(n == 1, first, value)
+    value = torch.where(n == 0, 1.0, value)  # also of NaN
+    return torch.where((n >= 0) & (n < _LARGEST_DEGREE), value, 0.0)
+
+
+_LARGEST_DEGREE = 2.0**63
+"""Degrees from this number on, and NaN, are negative for torch, which makes int64 of them. Twice a
+degree from half of it on wraps."""
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    _ATEN.special_bessel_j0.default: partial(_bessel_j, 0),
-    _ATEN.special_bessel_j1.default: partial(_bessel_j, 1),
-    _ATEN.special_bessel_y0.default: partial(_bessel_y, 0),
-    _ATEN.special_bessel_y1.default: partial(_bessel_y, 1),
     _ATEN.i0.default: partial(_bessel_i, 0),
     _ATEN.special_i1.default: partial(_bessel_i, 1),
     _ATEN.special_i0e.default: partial(_i_scaled, 0),
@@ -437,12 +390,10 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.special_scaled_modified_bessel_k0.default: partial(_bessel_k, 0, scaled=True),
     _ATEN.special_scaled_modified_bessel_k1.default: partial(_bessel_k, 1, scaled=True),
     _ATEN.special_spherical_bessel_j0.default: _spherical_j0,
-    _ATEN.lgamma.default: _log_gamma,
     _ATEN.digamma.default: _digamma,
     _ATEN.polygamma.default: _polygamma,
     _ATEN.erfinv.default: _erfinv,
     _ATEN.special_ndtri.default: _ndtri,
-    _ATEN.erfc.default: _erfc,
     _ATEN.special_erfcx.default: _erfcx,
     **{
         getattr(_ATEN, f"special_{shift}chebyshev_polynomial_{kind}").default: partial(
