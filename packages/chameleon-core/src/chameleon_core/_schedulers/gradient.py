@@ -31,9 +31,9 @@ class Gradient(Scheduler):
     Tasks are as fast for their work as the tasks of this run are, with the same spread. The work is
     the time that the design space estimates; for tasks without an estimate, it is the number of
     operations. So the scheduler first expects the improvement of a task that is slow for its work.
-    After each batch, the expectation approaches the gain of the batch (exponential smoothing from
-    an optimistic value; Sutton and Barto, "Reinforcement Learning", 2018, sections 2.5 and 2.6). So
-    a task whose expectation is wrong gets few batches. Every batch counts as equally long, because
+    After each batch, the expectation approaches the gain of the batch: exponential smoothing from
+    an optimistic value (Sutton and Barto, "Reinforcement Learning", 2018, section 2.5). So a task
+    whose expectation is wrong gets few batches. Every batch counts as equally long, because
     a resumed run must not depend on a clock.
 
     If several tasks are tuned at once, tasks with a batch in flight are left out.
