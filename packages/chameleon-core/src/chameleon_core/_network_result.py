@@ -33,6 +33,8 @@ class InferenceResult:
             timed.
         rivals: the time of each rival (another framework) by name, for the network in its original
             precision.
+        ratio_interval: the ends of the 95 % bootstrap interval of ``ratio`` over the turns of the
+            comparison; empty if there were too few turns.
         rivals_precision: the dtype in which a rival of ``rivals`` computes, by its name. Rivals
             that compute in float32 are left out.
         rivals_reduced: the times, dtypes and errors of rivals in other precisions, by name.

@@ -186,7 +186,7 @@ def test_arrays_of_other_shapes_are_refused(deliver):
     for wrong in (np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.zeros((2, 3, 1))):
         with pytest.raises(ValueError, match=r"x0 must have shape \[2, 3\]"):
             network(wrong)
-    with pytest.raises(ValueError, match="takes x0, not 0 arrays"):
+    with pytest.raises(ValueError, match="input x0 is missing; the network takes x0"):
         network()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 import structlog
-from chameleon_bench.api import estimate
 from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, fall_back
 from chameleon_tvm.api import one_line, telling_line
@@ -39,6 +38,9 @@ from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 log = structlog.get_logger()
+
+_RESAMPLES = 2000
+"""Number of bootstrap resamples."""
 
 UNTUNED = "untuned"
 """The name of the network that TVM compiles without a tuner."""
@@ -256,5 +258,10 @@ def _interval(result: NetworkResult, turns: Rounds, ours: str) -> tuple[float, .
     others = turns.get(rival[0]) if rival else None
     if not own or not others:
         return ()
-    ratio = estimate([theirs / mine for mine, theirs in zip(own, others, strict=False)])
-    return () if math.isnan(ratio.low) else (ratio.low, ratio.high)
+    ratios = np.array([theirs / mine for mine, theirs in zip(own, others, strict=False)])
+    if len(ratios) == 1:
+        return ()
+    rows = np.random.default_rng(0).integers(len(ratios), size=(_RESAMPLES, len(ratios)))
+    medians = np.median(ratios[rows], axis=1)
+    low, high = np.quantile(medians, [0.025, 0.975], method="inverted_cdf")
+    return float(low), float(high)
