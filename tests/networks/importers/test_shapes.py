@@ -13,6 +13,7 @@ from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._pipeline.load import from_dict
 from chameleon_networks._evaluation.messages import describe_network, network_from
 from chameleon_networks._frontends.bucketed import BucketedFrontend, make_frontend
+from chameleon_networks._frontends.lazy import warn_of_padding
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
@@ -21,7 +22,6 @@ from chameleon_networks._shapes import (
     buckets_of,
     converter,
     dimensions_of,
-    warn_of_padding,
 )
 from hypothesis import given
 from hypothesis import strategies as st

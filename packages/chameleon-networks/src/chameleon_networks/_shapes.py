@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import functools
 import itertools
 import math
 import re
@@ -12,10 +11,7 @@ from typing import Any
 
 import attrs
 import cattrs
-import structlog
 from chameleon_core.plugin_api import ConfigError
-
-log = structlog.get_logger()
 
 MOST = 64
 """Most combinations of extents in one pipeline. Each is a network to compile and verify."""
@@ -29,9 +25,6 @@ _LEAST_GAIN = 0.01
 _FIXED = 4
 """The time of a call that does not depend on its extent, such as the time to read weights. Its unit
 is the time for one element of the axis."""
-
-_SLOW = 2
-"""How many times their own extent inputs may be padded to without a warning."""
 
 _QUANTILES = (0.0, 0.4, 0.8, 1.0)
 """Quantiles of a range's distribution at which the network is timed beside other frameworks."""
@@ -269,27 +262,6 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
             hint="Name at least two: Chameleon cuts outputs by how they differ between them.",
         )
     return Dimension(name=first.name, buckets=first.buckets, axes=axes, probes=first.probes)
-
-
-def warn_of_padding(shapes: Mapping[str, Shape]) -> None:
-    """Warn of dimensions whose inputs may be padded to more than twice their extent."""
-    for dimension in dimensions_of(shapes):
-        _warn_once(dimension)
-
-
-@functools.cache
-def _warn_once(dimension: Dimension) -> None:
-    gaps = itertools.pairwise((0, *dimension.buckets) if dimension.padded else ())
-    below, above = max(gaps, key=lambda gap: gap[1] / (gap[0] + 1), default=(0, 1))
-    if above > _SLOW * (below + 1) and not dimension.probes:
-        log.warning(
-            "padding_is_slow",
-            dimension=str(dimension),
-            extent=below + 1,
-            takes_the_time_of=above,
-            hint=f"Write `range: [1, {dimension.buckets[-1]}]` instead of `buckets`, and "
-            "Chameleon chooses enough of them.",
-        )
 
 
 def check_shapes(shapes: Mapping[str, Shape]) -> None:

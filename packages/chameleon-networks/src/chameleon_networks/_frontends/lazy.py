@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import (
     ChameleonError,
@@ -24,10 +27,13 @@ from chameleon_networks._importers.options import NetworkOptions
 from chameleon_networks._importers.source_checks import check_source
 from chameleon_networks._importers.sources import network_of
 from chameleon_networks._precision.section import Precision
-from chameleon_networks._shapes import buckets_of, dimensions_of, warn_of_padding
+from chameleon_networks._shapes import Dimension, Shape, buckets_of, dimensions_of
 
 if TYPE_CHECKING:
     from chameleon_networks._frontends.bucketed import ShapeFrontend
+
+
+log = structlog.get_logger()
 
 
 class LazyFrontend(Frontend):
@@ -101,3 +107,28 @@ class LazyFrontend(Frontend):
     def usage(self, target: str) -> str:
         del target
         return 'from chameleon_networks import load; network = load("{folder}/network")'
+
+
+_SLOW = 2
+"""How many times their own extent inputs may be padded to without a warning."""
+
+
+def warn_of_padding(shapes: Mapping[str, Shape]) -> None:
+    """Warn of dimensions whose inputs may be padded to more than twice their extent."""
+    for dimension in dimensions_of(shapes):
+        _warn_once(dimension)
+
+
+@functools.cache
+def _warn_once(dimension: Dimension) -> None:
+    gaps = itertools.pairwise((0, *dimension.buckets) if dimension.padded else ())
+    below, above = max(gaps, key=lambda gap: gap[1] / (gap[0] + 1), default=(0, 1))
+    if above > _SLOW * (below + 1) and not dimension.probes:
+        log.warning(
+            "padding_is_slow",
+            dimension=str(dimension),
+            extent=below + 1,
+            takes_the_time_of=above,
+            hint=f"Write `range: [1, {dimension.buckets[-1]}]` instead of `buckets`, and "
+            "Chameleon chooses enough of them.",
+        )
