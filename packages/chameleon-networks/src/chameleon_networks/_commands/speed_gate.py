@@ -1,7 +1,7 @@
 """Judges whether a network is slower than another one: ``chameleon bench-network --against``.
 
-Two processes of equal networks differ by some percent for as long as they live, since their memory
-lies elsewhere. So a pair of processes gives a single ratio. The gate starts new pairs until its
+Two processes of equal networks may differ for as long as they live, since their memory lies
+elsewhere. So a pair of processes gives a single ratio. The gate starts new pairs until its
 interval for the ratios excludes an answer.
 """
 
