@@ -140,6 +140,14 @@ def test_buckets_of_a_range_hold_each_of_its_extents(ends, count, data):
     assert sum(axis.distribution.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("sizes", [(9,), (1,), (1, 9)])
+def test_a_range_whose_calls_have_one_size_has_two_buckets(sizes):
+    axis = Buckets(range=(1, 9), sizes=sizes)
+    assert set(sizes) <= set(axis.buckets)
+    assert len(axis.buckets) == 2
+    assert axis.buckets[-1] == 9
+
+
 def _lost(buckets, axis):
     """The share of time that padding takes, if time grows with the extent and a constant."""
     pairs = ((min(b for b in buckets if b >= own), own) for own in axis.distribution)

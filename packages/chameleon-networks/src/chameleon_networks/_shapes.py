@@ -94,7 +94,7 @@ class Buckets:
         if self.count < 2:  # noqa: PLR2004 - outputs are cut by how they differ between two
             raise ValueError("must have a `count` of at least 2")
         # The file of a run keeps the buckets, which another version might choose otherwise.
-        buckets = self.buckets or _spaced(self.distribution, most, self.count)
+        buckets = self.buckets or _spaced(self.distribution, self.range, self.count)
         if buckets[-1] != most or len(buckets) == 1:
             raise ValueError(f"must have several `buckets` up to {most}, the end of its range")
         object.__setattr__(self, "buckets", buckets)
@@ -123,14 +123,14 @@ class Buckets:
         return tuple(dict.fromkeys(extents[index] for index in indices))
 
 
-def _spaced(shares: Mapping[int, float], most: int, count: int) -> tuple[int, ...]:
+def _spaced(shares: Mapping[int, float], span: tuple[int, int], count: int) -> tuple[int, ...]:
     """The buckets with which calls take the least time on average, at most ``count`` of them.
 
     A call takes the time of its bucket, which grows with the bucket's extent. Each bucket has to
     pay for its size on disk with ``_LEAST_GAIN``. Dynamic programming finds the best buckets among
     multiples of 8 and the numbers below 16.
     """
-    ends = _candidates(min(shares), most, set(shares) if len(shares) <= _COUNT else set())
+    ends = _candidates(*span, set(shares) if len(shares) <= _COUNT else set())
     # For calls up to each candidate: the sum of their shares, and of their shares over their times.
     extents = sorted(shares)
     places = [0, *(bisect.bisect_right(extents, end) for end in ends)]
