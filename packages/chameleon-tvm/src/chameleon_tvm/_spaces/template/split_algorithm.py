@@ -47,6 +47,10 @@ from chameleon_tvm._types import BFLOAT16, FLOAT32, STORAGE
 _MANTISSA_RMS = 0.72
 """Root mean square of 1/m for mantissas m that are log-uniform in [1, 2)."""
 
+FASTER_OUTPUTS = 4
+"""Number of outputs of a channel from which tiles are faster than vectors. For fewer outputs, both
+take the time to read weights, and vectors are more precise."""
+
 _VECTOR = 16
 """Number of float32 numbers in a vector of AVX-512."""
 
@@ -326,15 +330,11 @@ class PanelConvolution(SplitConvolution):
 
 
 def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
-    """Whether a convolution has enough outputs, channels and products to fill tiles.
+    """Whether a convolution has enough channels and products to fill tiles of weights.
 
-    Otherwise vectors are about as fast, and more precise.
+    Tiles of few outputs take as long as vectors: reading weights takes most of the time.
     """
-    outputs = geometry.batch * math.prod(geometry.out)
-    reduced = geometry.ic * geometry.taps
-    sizes = outputs, geometry.oc, reduced
-    least = product.rows, product.columns, product.depth
-    return all(a >= b for a, b in zip(sizes, least, strict=True))
+    return geometry.oc >= product.columns and geometry.ic * geometry.taps >= product.depth
 
 
 def split_error(parts: int, *, exact: bool = False) -> float:
@@ -383,6 +383,8 @@ class SplitAlgorithm(TileAlgorithm):
             return None
         split = cls(layer, SplitArithmetic(product=product))
         split.names, split.exact = names, exact
+        outputs = layer.geometry.batch * math.prod(layer.geometry.out)
+        split.preferred = outputs >= FASTER_OUTPUTS
         return split
 
     @property

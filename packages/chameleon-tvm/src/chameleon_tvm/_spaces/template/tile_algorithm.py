@@ -73,9 +73,11 @@ class TileConvolution:
         self.channels = channels
         self.input = self._make_input()
         self.blocks = math.ceil(self.output.channels / self.output.block)
-        whole = self.blocks * self.runs.steps * block.vectors * self.runs.depth * product.columns
-        whole *= arithmetic.weight_parts
-        self.weights = emit.buffer("weights", (whole,), dtype=product.weights)
+        self.together = tile_tiling.tiles_together(geometry, block.vectors, product)
+        tiles = math.ceil(self.output.channels / (self.together * product.columns)) * self.together
+        elements = tiles * self.runs.steps * self.runs.depth * product.columns
+        elements *= arithmetic.weight_parts
+        self.weights = emit.buffer("weights", (elements,), dtype=product.weights)
         source = self.input.copy_buffer if block.copy else self.input.data
         self.source = emit.buffer("pixels", (math.prod(source.shape),), dtype=product.data)
         self._alias = tirx.DeclBuffer(self.source, data=source.data)
@@ -240,8 +242,12 @@ class TileConvolution:
     def _load_weights(self, at: TilePosition, step: Expr, part: int, v: int) -> Stmt:
         """Load a tile of a part of the weights of a step."""
         product, parts = self.product, self.arithmetic.weight_parts
-        first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * parts + part
-        start = (first * self.block.vectors + v) * (self.runs.depth * product.columns)
+        group = at.block
+        if self.together == 1:
+            first = emit.tile_start(at.block, self.output.block, self.output.channels)
+            group, v = tirx.floordiv(first + product.columns - 1, product.columns) + v, 0
+        first = (group * self.runs.steps + step) * parts + part
+        start = (first * self.together + v) * (self.runs.depth * product.columns)
         register = self.registers[WEIGHTS, 0]
         return product.load(register, self.weights, start, register.width)
 
@@ -332,14 +338,15 @@ class TileAlgorithm(Algorithm):
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants
-        block = tile_tiling.TileBlock.of(values, self.geometry.ic)
-        channels = max(self.geometry.oc, block.vectors * self.product.columns)
+        vectors = values["product_vectors"]
+        channels = max(self.geometry.oc, vectors * self.product.columns)
         arithmetic = self._arithmetic(values)
         more = epilogue_constants(weights, rest, 1, channels, arithmetic)
         numbers = arithmetic.weights(weights)
-        packed = tile_tiling.pack_tiles(numbers, self.geometry, block, self.product)
+        together = tile_tiling.tiles_together(self.geometry, vectors, self.product)
+        packed = tile_tiling.pack_tiles(numbers, self.geometry, together, self.product)
         runs = tile_tiling.Runs.of(self.geometry, self.product)
-        step = packed.reshape(-1, block.vectors * runs.depth * self.product.columns)
+        step = packed.reshape(-1, together * runs.depth * self.product.columns)
         return [arithmetic.store_weights(step).reshape(-1), *more]
 
     def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:

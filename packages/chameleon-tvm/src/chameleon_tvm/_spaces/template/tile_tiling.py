@@ -239,17 +239,28 @@ def panel_pixels(
     return np.minimum(width, np.ceil(blocks / panels) * columns)
 
 
+def tiles_together(geometry: Geometry, vectors: int, product: TileProduct) -> int:
+    """Number of tiles of output channels that packed weights hold together for each step.
+
+    It is 1 if tiles divide the channels. Then all configurations read weights in the same order.
+    """
+    return 1 if geometry.oc % product.columns == 0 else vectors
+
+
 def pack_tiles(
-    weights: NDArray[Any], geometry: Geometry, block: TileBlock, product: TileProduct
+    weights: NDArray[Any], geometry: Geometry, vectors: int, product: TileProduct
 ) -> NDArray[Any]:
     """Weights (O, I, rows, columns) in the order in which a tile product reads them.
 
-    The array is one-dimensional: blocks of output channels, steps of the reduction, tiles of
-    channels, rows of a tile. The last block starts earlier if it would exceed the channels.
+    The array is one-dimensional: groups of tiles of output channels, steps of the reduction, tiles
+    of a group, rows of a tile. The last group starts earlier if it would exceed the channels.
+
+    Args:
+        vectors: Number of tiles of a group, see ``tiles_together``.
     """
     runs = Runs.of(geometry, product)
     oc, ic = weights.shape[:2]
-    width = block.vectors * product.columns
+    width = vectors * product.columns
     channels = max(oc, width)
     last = weights.reshape(oc, ic, *geometry.kernel).transpose(0, 2, 3, 1)
     whole = np.pad(last, ((0, channels - oc), (0, 0), (0, 0), (0, geometry.ic - ic)))
@@ -257,7 +268,7 @@ def pack_tiles(
     blocked = ordered[overlapping_blocks(channels, width)]
     groups = runs.depth // product.pack
     tiles = blocked.reshape(
-        len(blocked), block.vectors, product.columns, runs.steps, groups, product.pack
+        len(blocked), vectors, product.columns, runs.steps, groups, product.pack
     )
     return contiguous(tiles.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
 
