@@ -39,6 +39,7 @@ from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import replace, verified
 from chameleon_networks._delivery.delivery_steps import DeliverableNetwork, DeliverySteps
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes, precision_facts
+from chameleon_networks._delivery.packings import REASON, with_shared_packings
 from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
@@ -183,13 +184,21 @@ def delivered(
 ) -> NetworkResult:
     """Deliver the network of each bucket into one folder if all outputs are right."""
     started = time.perf_counter()
+    chosen = {winner.task.key: winner for winner in delivery.winners}
+    winners = with_shared_packings(delivery.winners, delivery.space)
+    delivery = attrs.evolve(delivery, winners=winners)
+    unmeasured = {
+        winner.task.key: REASON
+        for winner in winners
+        if chosen[winner.task.key].measured and not winner.measured
+    }
     union = {task.key: task.name for task in named_tasks(delivery.target)}
     called: dict[str, dict[str, str]] = {}
     buckets: dict[str, _Bucket] = {}
     for name, network in settled.items():
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
         called[name] = {task.name: union[key] for key, task in tasks.items()}
-        buckets[name] = _Bucket(network, _own(delivery, tasks, len(settled)))
+        buckets[name] = _Bucket(network, _own(delivery, tasks, len(settled)), unmeasured)
     with temporary_folder() as scratch:
         whole = plain = Path(scratch, "network")
         padded = any(dimension.padded for dimension in bucketed.dimensions)
@@ -249,6 +258,7 @@ class _Bucket:
 
     Attributes:
         delivery: The bucket's share of the delivery.
+        unmeasured: Why kernels are used that were not measured, by ``Task.key``.
         kernels: The kernels that the network is compiled with.
         inputs: Inputs of one inference.
         outputs: The outputs for these inputs, if the network may be delivered.
@@ -256,6 +266,7 @@ class _Bucket:
 
     settled: DeliverableNetwork
     delivery: Delivery
+    unmeasured: Mapping[str, str]
     result: NetworkResult = attrs.field(init=False)
     kernels: Kernels = attrs.field(init=False)
     inputs: Arrays = attrs.field(init=False)
@@ -267,6 +278,7 @@ class _Bucket:
         self.inputs = self.settled.network.samples(np.random.default_rng(0))
         with contextlib.ExitStack() as stack:
             steps = DeliverySteps(self.settled, self.delivery, stack)
+            steps.replaced |= self.unmeasured
             staged, self.result = verified(steps, self.settled)
             self.kernels = steps.kernels
             if staged is None:

@@ -245,4 +245,4 @@ def _pack(
     inputs = list(logical)
     inputs[place] = weights
     builder.use(inputs)
-    return np.ascontiguousarray(builder.program(config).inputs[place])
+    return np.ascontiguousarray(builder.packed(config)[0])

@@ -46,6 +46,18 @@ class TVMBuilder(Builder):
             InvalidConfigurationError: The configuration has no program.
         """
 
+    def packed(self, config: Sequence[int]) -> Arrays:
+        """The operator's constants, as the kernel of a configuration takes them.
+
+        Args:
+            config: The knob indices of the configuration.
+
+        Raises:
+            InvalidConfigurationError: The configuration has no program.
+        """
+        inputs = self.program(config).inputs
+        return [inputs[index] for index in sorted(self.operator.constants)]
+
     def build(self, config: Sequence[int]) -> Kernel:
         require_device(self.task.target)
         program = self.program(config)

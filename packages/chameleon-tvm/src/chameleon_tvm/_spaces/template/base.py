@@ -159,13 +159,21 @@ class TemplateBuilder(TVMBuilder):
     def work(self, config: Sequence[int]) -> float:
         return self.template.work(self.space.decode(config))
 
+    def packed(self, config: Sequence[int]) -> Arrays:
+        constants = [self.inputs[index] for index in sorted(self.operator.constants)]
+        return self.template.pack(self._values(config), constants)
+
     def program(self, config: Sequence[int]) -> Program:
+        program = self.template.program(self._values(config), self.operator, self.inputs)
+        _check_elements(program.function)
+        return program
+
+    def _values(self, config: Sequence[int]) -> Mapping[str, Any]:
+        """The knob values of a legal configuration."""
         reason = self.space.why_illegal(config)
         if reason is not None:
             raise InvalidConfigurationError(f"not a legal configuration: {reason}")
-        program = self.template.program(self.space.decode(config), self.operator, self.inputs)
-        _check_elements(program.function)
-        return program
+        return self.space.decode(config)
 
 
 _FEW_ELEMENTS = MOST_ELEMENTS // 16
