@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -42,6 +43,11 @@ class Constants:
     scale: NDArray[Any] | None = None
     bias: NDArray[Any] | None = None
     quantization: NDArray[Any] | None = None
+
+    @cached_property
+    def exact_dtype(self) -> str:
+        """The 16-bit dtype that holds all weights exactly, or an empty string."""
+        return "" if self.weights is None else exact_dtype(self.weights)
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
@@ -103,7 +109,7 @@ def candidate_specs(fusion: FusionGroup, target: str) -> Iterator[OperatorSpec]:
     # faster instructions.
     spec, weights = fusion.spec, fusion.constants.weights
     if isinstance(spec, GroupedSpec | DenseSpec) and spec.dtype == FLOAT32 and weights is not None:
-        exact = exact_dtype(weights)
+        exact = fusion.constants.exact_dtype
         # Convolutions have no algorithm for weights in float16.
         used = exact == BFLOAT16 or (exact and isinstance(spec, DenseSpec))
         if used and is_for_cpu(target):

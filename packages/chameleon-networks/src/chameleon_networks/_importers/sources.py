@@ -310,8 +310,7 @@ class OnnxNetwork(ImportedNetwork):
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         samples: list[NDArray[Any]] = []
-        for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True):
-            shape, kind = [int(e) for e in param.ty.shape], np.dtype(str(param.ty.dtype))
+        for name, (shape, kind) in self._input_types.items():
             if kind.kind not in "iu":
                 samples.append(_random_like(NumberRange.of(np.ones(shape, kind)), rng))
                 continue
@@ -322,6 +321,17 @@ class OnnxNetwork(ImportedNetwork):
             # A table may have more rows than a small integer can index.
             samples.append(rng.integers(least, min(most, limits.max), shape, kind, endpoint=True))
         return samples
+
+    @cached_property
+    def _input_types(self) -> Mapping[str, tuple[Sequence[int], np.dtype[Any]]]:
+        """The shape and dtype of each input. The network is not read if its sibling was."""
+        if isinstance(self.sibling, OnnxNetwork):
+            types = self.sibling._input_types  # noqa: SLF001 - of the same class
+            return {name: (self.shapes.get(name, own), kind) for name, (own, kind) in types.items()}
+        return {
+            name: ([int(extent) for extent in param.ty.shape], np.dtype(str(param.ty.dtype)))
+            for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True)
+        }
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
