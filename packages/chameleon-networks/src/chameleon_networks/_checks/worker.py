@@ -412,12 +412,11 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[NetworkResult.K
     if sum(seconds for _, seconds in runs[0]) < _SLOW_SECONDS:
         # The first run had cold caches. This call goes through the loader, which checks its
         # arguments.
-        network(*inputs)
+        outputs_and_state(network, _copies(inputs))
         runs = [profiler.run() for _ in range(_RUNS)]
 
     def run(inputs: Arrays) -> Arrays:
-        outputs = network(*inputs)
-        return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+        return outputs_and_state(network, _copies(inputs))
 
     return profiler.outputs, summed(runs, profiler.tasks), run
 

@@ -1,4 +1,4 @@
-"""Prepares torch networks for inference, and checks that they are deterministic and stateless."""
+"""Prepares torch networks for inference, and checks that they are deterministic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 import structlog
 from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import first_line
 
+from chameleon_networks._importers.torch.state import with_explicit_state
 from chameleon_networks._source_location import location_of
 
 log = structlog.get_logger()
@@ -91,8 +93,19 @@ def _differs_in_training(module: Any) -> bool:
 
 
 def check_program(program: Any) -> Any:
-    """Switch off dropout, and check that a program's answers follow from its inputs alone."""
-    return check_stateless(check_deterministic(disable_dropout(program)))
+    """A program without dropout, whose answers follow from its inputs and its explicit state."""
+    program = check_deterministic(disable_dropout(program))
+    change = state_change(program)
+    if change is None:
+        return program
+    try:
+        return with_explicit_state(program)
+    except Exception as error:  # torch raises errors of many classes
+        raise ConfigError(
+            f"{location_of(change).sentence} changes what later calls read, which torch cannot "
+            f"make an input of the network: {first_line(error)}",
+            hint="Register it with `register_buffer`, or make it an input and an output.",
+        ) from error
 
 
 def disable_dropout(program: Any) -> Any:
@@ -136,8 +149,11 @@ def _nodes(program: Any) -> list[Any]:
     return [node for part in parts for node in part.graph.nodes]
 
 
-def check_stateless(program: Any) -> Any:
-    """Check that no output depends on earlier calls, as in a decoder with a cache."""
+def state_change(program: Any) -> Any:
+    """An operator that changes what outputs of later calls depend on, or None.
+
+    An example is a decoder that writes into its cache.
+    """
     stateful = _mutated_buffers(program)
     outputs = set(program.graph_signature.user_outputs)
     for node in program.graph.nodes if stateful else ():
@@ -153,12 +169,8 @@ def check_stateless(program: Any) -> Any:
             stateful.pop(node.args[0], None)
     for node, change in stateful.items():
         if node.name in outputs:
-            raise ConfigError(
-                f"{location_of(change).sentence} changes a weight or buffer, so that answers "
-                "depend on earlier calls, which a delivered network does not remember",
-                hint="Make the buffer an input and an output of the network.",
-            )
-    return program
+            return change
+    return None
 
 
 _OVERWRITING = {"copy_", "zero_", "fill_", "copy", "zeros_like", "full_like"}

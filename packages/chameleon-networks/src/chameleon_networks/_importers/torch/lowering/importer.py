@@ -24,12 +24,13 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from chameleon_networks import _source_location as source_location
 from chameleon_networks._frameworks.inference import like
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import STATE_ATTRIBUTE, relax
 from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
 from chameleon_networks._importers.torch.lowering.decompositions import decompose, function_calls
 from chameleon_networks._importers.torch.lowering.empty_tensors import is_scalar, reduces_scalar
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
 from chameleon_networks._importers.torch.programs import input_tensors
+from chameleon_networks._importers.torch.state import state_of
 from chameleon_networks._importers.unsupported_operators import (
     OperatorSurvey,
     UnsupportedNode,
@@ -82,6 +83,10 @@ def torch_graph(program: Any) -> ImportedGraph:
             f"the compiler cannot read the network: {first_line(error)}",
             hint=_IN_FLOAT32 if double else hint,
         ) from error
+    if state := state_of(program):
+        module.update_func(
+            module.get_global_var("main"), module["main"].with_attr(STATE_ATTRIBUTE, len(state))
+        )
     return ImportedGraph(
         module=module,
         locations=importer.locations,
