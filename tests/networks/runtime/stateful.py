@@ -96,6 +96,46 @@ class Layer(nn.Module):
         return x + self.narrow(nn.functional.gelu(self.wide(self.norms[1](x))))
 
 
+class Rows(nn.Module):
+    """Rows that are written by indices of several kinds, and by slices, one after the other."""
+
+    def __init__(self):
+        super().__init__()
+        for name, shape in {"a": (5, 6, 7), "b": (4, 3, 8, 2), "c": (3, 9), "d": (6, 4)}.items():
+            self.register_buffer(name, torch.zeros(shape))
+
+    def forward(self, x, i, j):
+        self.a[i, :, j] = x[:2, :6]  # the rows of both indices come first
+        self.a[i.flip(0)] = x[0, 0]
+        self.b[:, i, j] = x[:4, :4].reshape(4, 2, 2)
+        self.b[1:3, :, ::3] = x[0, 1]
+        self.c[:, 2:5] = x[:3, :3]
+        self.c.index_copy_(1, j.abs(), x[:3, :2])
+        before = self.d.clone()
+        self.d[j] = x[:2, :4]
+        return self.a.sum((0, 2)), self.b, self.c * 2, before
+
+
+class Window(nn.Module):
+    """The last rows, which move at each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(4, 8))
+
+    def forward(self, x):
+        self.rows.copy_(torch.cat([self.rows[1:], x]))
+        return self.rows.mean(0)
+
+
+def rows():
+    return Rows().eval(), (torch.randn(6, 6), torch.tensor([2, -1]), torch.tensor([-2, 3]))
+
+
+def window():
+    return Window().eval(), (torch.randn(1, 8),)
+
+
 def recurrent():
     return Recurrent().eval(), (torch.randn(1, 8),)
 

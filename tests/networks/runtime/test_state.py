@@ -13,8 +13,11 @@ import torch
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ConfigError, ExitCode
 from chameleon_networks._artifact.load import flat
+from chameleon_networks._compile.sequence.library import plan_memory
+from chameleon_networks._compile.sequence.state import state_pairs
 from chameleon_networks._importers.torch.inference import check_program
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
+from marks import full
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
 from . import stateful
@@ -26,8 +29,9 @@ def _steps(example, seed):
     """Inputs of calls: random floats, tokens, and positions that count up."""
     generator = torch.Generator().manual_seed(seed)
     for step in range(STEPS):
-        if len(example) == 1:
-            yield (torch.randn(example[0].shape, generator=generator),)
+        first, *others = example
+        if first.is_floating_point():
+            yield torch.randn(first.shape, generator=generator), *(x - step % 2 for x in others)
         else:
             yield torch.randint(50, (1, 1), generator=generator), torch.tensor([step])
 
@@ -63,7 +67,10 @@ def _agrees(got, wanted):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["recurrent", "running_mean", "exchanged", "decoder"])
+@pytest.mark.parametrize(
+    "name",
+    ["recurrent", "rows", full("running_mean"), full("exchanged"), full("window"), full("decoder")],
+)
 def test_calls_with_two_states_agree_with_two_modules(name, delivered):
     network, module, example = delivered(name)
     run = network.run
@@ -78,6 +85,24 @@ def test_calls_with_two_states_agree_with_two_modules(name, delivered):
     for own, state, first in zip(modules, states, arrays, strict=True):
         assert all(x is y for x, y in zip(state.values(), first, strict=True))
         _agrees(list(state.values()), tuple(own.buffers()))
+
+
+@pytest.mark.parametrize(("name", "copied"), [("rows", [-1]), full("decoder", [])])
+def test_only_rows_of_a_cache_are_written(name, copied, delivered):
+    network, _, _ = delivered(name)
+    sequence = network.compiled.executable.sequence
+    caches = {old.storage: old for old, _ in state_pairs(sequence)}
+    whole = set()
+    for call in sequence.calls:
+        for written in call.writes:
+            if written.storage in caches:
+                assert written.storage not in {read.storage for read in call.reads}
+                assert sum(read.size for read in call.reads) < 0.8 * written.storage.size
+                assert len(call.writes) == 1
+                whole.add(written.storage)
+    # The earlier value of one cache is an output, so its new value is another tensor.
+    assert [position for position in plan_memory(sequence).copies if position < 0] == copied
+    assert len(whole) == len(caches) - len(copied)
 
 
 def test_threads_with_their_own_states_do_not_disturb_each_other(delivered):
@@ -160,7 +185,7 @@ def test_a_run_delivers_a_state_that_another_process_continues(tmp_path, monkeyp
         "target: native\nbaselines: []\nbudget: {measurements: 0}\n"
     )
     assert command_line(["run", "p.yaml", "-o", "net"]) == ExitCode.OK
-    assert command_line(["verify", "net", "--json"]) == ExitCode.OK
+    assert command_line(["verify", "net", "--json", "--trust-source"]) == ExitCode.OK
     value = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert [output["name"] for output in value["outputs"]][1:] == ["mean", "variance", "count"]
     assert value["batches"] == 6

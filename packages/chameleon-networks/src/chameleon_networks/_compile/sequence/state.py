@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Storage, Tensor
 from chameleon_networks._compile.sequence.copy_elision import SequenceEditor
+from chameleon_networks._compile.state_updates import UPDATE, in_place
 
 Function = Any
 
@@ -24,44 +25,95 @@ def place_state(
 ) -> tuple[CallSequence, dict[str, Function]]:
     """Let kernels write the new state over the old one, if no later kernel reads the old one.
 
-    Other new values are copied after the last call. A network that exchanges parts of its state
-    has a kernel that copies them before.
+    Kernels that write rows then write them alone. Other new values are copied after the last call.
+    A network that exchanges parts of its state has a kernel that copies them before.
     """
     functions = dict(functions)
     for number in range(len(sequence.state)):
         old, new = list(state_pairs(sequence))[number]
-        if _is_free(sequence, old.storage, new):
-            sequence = _moved(sequence, new.storage, old.storage)
+        values = _earlier_values(sequence, functions, new, old.storage)
+        if _may_overwrite(sequence, functions, values, old.storage):
+            sequence = _placed(sequence, functions, values, old.storage)
     editor = SequenceEditor(sequence, functions)
     kept = {old.storage for old, _ in state_pairs(sequence)}
     state, copies = [], []
     for old, new in state_pairs(sequence):
+        result = new
         if new.storage in kept and not (new.storage is old.storage and new.fills_storage):
             result = Tensor.allocate(new.shape, new.dtype)
             copies.append(editor.copy("state", new, result))
-            new = result
-        state.append(new)
+        state.append(result)
     calls = (*sequence.calls, *copies)
     return attrs.evolve(sequence, calls=calls, state=tuple(state)), editor.functions
 
 
-def _is_free(sequence: CallSequence, old: Storage, new: Tensor) -> bool:
-    """Whether kernels can write a new value over the old one, which nobody reads from then on."""
-    others = [tensor for tensor in sequence.results if tensor.storage is new.storage]
-    if not new.storage.written or not new.fills_storage or len(others) > 1:
+def _earlier_values(
+    sequence: CallSequence, functions: Mapping[str, Function], new: Tensor, old: Storage
+) -> list[tuple[int, Storage]]:
+    """The memory of values that can be one after the other in the memory of the old one.
+
+    Each comes with the number of the first call that writes it, the new value last. A call that
+    writes rows is the only reason for more than one value.
+    """
+    values: list[tuple[int, Storage]] = []
+    tensor = new
+    while tensor.storage.written and tensor.fills_storage:
+        writers = (
+            number
+            for number, call in enumerate(sequence.calls)
+            if any(written.storage is tensor.storage for written in call.writes)
+        )
+        values.insert(0, (next(writers), tensor.storage))
+        call = sequence.calls[values[0][0]]
+        if UPDATE not in (functions[call.kernel].attrs or {}):
+            break
+        [tensor, *_] = call.reads
+    return values
+
+
+def _may_overwrite(
+    sequence: CallSequence,
+    functions: Mapping[str, Function],
+    values: Sequence[tuple[int, Storage]],
+    old: Storage,
+) -> bool:
+    """Whether nobody reads a value after the call that writes the next one."""
+    storages = [old, *(storage for _, storage in values)]
+    for (writer, _), storage in zip(values, storages, strict=False):
+        call = sequence.calls[writer]
+        reads = call.reads[_updates(functions, call, storage) :]
+        later = (tensor for call in sequence.calls[writer + 1 :] for tensor in call.reads)
+        if any(tensor.storage is storage for tensor in (*reads, *later, *sequence.results)):
+            return False
+    return bool(values)
+
+
+def _updates(functions: Mapping[str, Function], call: Call, storage: Storage) -> bool:
+    """Whether a call writes rows into a copy of what a storage holds."""
+    if UPDATE not in (functions[call.kernel].attrs or {}):
         return False
-    writing = [any(t.storage is new.storage for t in call.writes) for call in sequence.calls]
-    later = sequence.calls[writing.index(True) :]
-    reads = [*(tensor for call in later for tensor in call.reads), *sequence.results]
-    return all(tensor.storage is not old for tensor in reads)
+    return call.reads[0].storage is storage and call.reads[0].fills_storage
 
 
-def _moved(sequence: CallSequence, source: Storage, target: Storage) -> CallSequence:
-    """A sequence with all tensors of a storage in another one of the same size."""
+def _placed(
+    sequence: CallSequence,
+    functions: dict[str, Function],
+    values: Sequence[tuple[int, Storage]],
+    target: Storage,
+) -> CallSequence:
+    """A sequence with values in the memory of an old one, and with kernels that write rows."""
+    calls = list(sequence.calls)
+    storages = [target, *(storage for _, storage in values)]
+    for (writer, _), storage in zip(values, storages, strict=False):
+        call = calls[writer]
+        if _updates(functions, call, storage):
+            name = f"{call.kernel}_in_place"
+            functions[name] = in_place(functions[call.kernel])
+            calls[writer] = Call(kernel=name, reads=call.reads[1:], writes=call.writes)
 
     def moved(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return tuple(
-            attrs.evolve(one, storage=target) if one.storage is source else one for one in tensors
+            attrs.evolve(one, storage=target) if one.storage in storages else one for one in tensors
         )
 
     def moved_call(call: Call) -> Call:
@@ -69,7 +121,7 @@ def _moved(sequence: CallSequence, source: Storage, target: Storage) -> CallSequ
 
     return attrs.evolve(
         sequence,
-        calls=tuple(map(moved_call, sequence.calls)),
+        calls=tuple(map(moved_call, calls)),
         outputs=moved(sequence.outputs),
         state=moved(sequence.state),
     )

@@ -46,6 +46,9 @@ CONVERTERS = {
 }
 
 
+_UPDATES = {torch.ops.aten.index_put.default, torch.ops.aten.slice_scatter.default}
+"""Operators whose result is their first argument with some rows written."""
+
 _DECOMPOSED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Programs in the operators that an importer can read. Rewriting takes seconds."""
 
@@ -192,9 +195,19 @@ class _Importer(ExportedProgramImporter):
         self._hint = hint
         self.locations: dict[str, SourceLocation] = {}
         self.survey = OperatorSurvey()
+        self._state: frozenset[str] = frozenset()
+
+    def is_state(self, node: Any) -> bool:
+        """Whether a node is a buffer that calls change, perhaps with rows that were written."""
+        while node.target in _UPDATES:
+            node = node.args[0]
+        return node.name in self._state
 
     def create_input_vars(self, exported_program: Any) -> Any:
         """See the base class. Reports missing operators before problems with inputs."""
+        if state := state_of(exported_program):
+            inputs = exported_program.graph_signature.user_inputs
+            self._state = frozenset(inputs[-len(state) :])
         calls = function_calls(exported_program)
         self.survey.operators.update(
             source_location.operator_of(node) for node in calls if node.target is not getitem

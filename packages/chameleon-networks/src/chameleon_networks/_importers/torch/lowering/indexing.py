@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from chameleon_tvm.api import UINT8, te, tirx
 
+from chameleon_networks._compile.state_updates import update
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
@@ -61,20 +62,28 @@ def _index_tensors(
     call: TorchCall, data: Any, arguments: Sequence[Any]
 ) -> tuple[list[int], list[Any]]:
     """The indexed axes, and a non-negative index tensor for each. All indices have one shape."""
-    shape = extents(data)
+    positions, indices = _plain_index_tensors(call, arguments)
+    result = []
+    for position, index in zip(positions, indices, strict=True):
+        kind, extent = str(index.ty.dtype), extents(data)[position]
+        zero, whole = (relax.const(number, kind) for number in (0, extent))
+        result.append(call.emit(op.where(index < zero, index + whole, index)))
+    return positions, result
+
+
+def _plain_index_tensors(call: TorchCall, arguments: Sequence[Any]) -> tuple[list[int], list[Any]]:
+    """The indexed axes, and an index tensor for each. All indices have one shape."""
     positions = [i for i, item in enumerate(arguments) if item is not None]
     indices = [call.tensor(arguments[i]) for i in positions]
     if any(str(index.ty.dtype) in {"bool", UINT8} for index in indices):
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
     common = np.broadcast_shapes(*(tuple(extents(index)) for index in indices))
-    result = []
-    for i, argument in zip(positions, indices, strict=True):
-        index = argument
-        if len(indices) > 1 and tuple(extents(index)) != common:
-            index = call.emit(op.broadcast_to(index, common))
-        zero, extent = (relax.const(number, str(index.ty.dtype)) for number in (0, shape[i]))
-        result.append(call.emit(op.where(index < zero, index + extent, index)))
-    return positions, result
+    return positions, [
+        index
+        if tuple(extents(index)) == common
+        else call.emit(op.broadcast_to(index, common))
+        for index in indices
+    ]
 
 
 def _index_put(call: TorchCall) -> Any:
@@ -85,6 +94,8 @@ def _index_put(call: TorchCall) -> Any:
     masks = [index_or_none for index_or_none in call.node.args[1] if index_or_none is not None]
     if len(masks) == 1 and str(call.tensor(masks[0]).ty.dtype) == "bool":
         return _masked_put(data, call.tensor(masks[0]), values, accumulate=accumulate)
+    if not accumulate and call.importer.is_state(call.node.args[0]):
+        return _updated(call, data, *_plain_index_tensors(call, call.node.args[1]), values)
     positions, indices = _index_tensors(call, data, call.node.args[1])
     shape, index_shape = extents(data), extents(indices[0])
     rest = [axis for axis in range(len(shape)) if axis not in positions]
@@ -97,6 +108,40 @@ def _index_put(call: TorchCall) -> Any:
     mode = "add" if accumulate else "update"
     result = op.scatter_nd(_permute(data, order), index, values, mode)
     return _permute(result, _inverse(order))
+
+
+def _updated(
+    call: TorchCall, data: Any, positions: Sequence[int], indices: Sequence[Any], values: Any
+) -> Any:
+    """Rows written into a buffer that calls change, by a kernel that need not copy the buffer."""
+    shape, index_shape = extents(data), extents(indices[0])
+    rest = [axis for axis in range(len(shape)) if axis not in positions]
+    order = _result_order(positions, rest, len(index_shape))
+    target = [*index_shape, *(shape[axis] for axis in rest)]
+    target = [target[axis] for axis in order]
+    if extents(values) != target:
+        values = call.emit(op.broadcast_to(values, target))
+    builder, first = call.importer.block_builder, order.index(0)
+    kernel = update(shape, str(data.ty.dtype), positions, indices, first)
+    arguments = [data, *indices, values]
+    return builder.emit(
+        relax.call_tir(builder.add_func(kernel, "update"), arguments, data.ty)
+    )
+
+
+def _slice_scatter(call: TorchCall) -> Any:
+    """``x[:, 2:5] = values``, as an update of rows if ``x`` is a buffer that calls change."""
+    data, axis = call.tensor(call.node.args[0]), int(call.argument(2, "dim", 0))
+    shape = extents(data)
+    axis %= len(shape)
+    start, end = call.argument(3, "start"), call.argument(4, "end")
+    step = int(call.argument(5, "step", 1))
+    rows = range(shape[axis])[start:end:step]
+    values = call.tensor(call.node.args[1], str(data.ty.dtype))
+    if call.importer.is_state(call.node.args[0]):
+        indices = [relax.const(np.array(rows, np.int64))]
+        return _updated(call, data, [axis], indices, values)
+    return op.slice_scatter(data, values, rows.start, rows.stop, rows.step, axis)
 
 
 def _masked_put(data: Any, mask: Any, values: Any, *, accumulate: bool) -> Any:
@@ -240,6 +285,7 @@ CONVERTERS: dict[str, Converter] = {
     "index_select.default": lambda call: op.take(call.value(0), call.value(2), call.node.args[1]),
     "select.int": _select,
     "index.Tensor": _index,
+    "slice_scatter.default": _slice_scatter,
     **dict.fromkeys(("index_put.default", "index_put_.default"), _index_put),
     "grouped_mm_fallback.default": _grouped_matmul,
     "scatter_add.default": partial(_scatter, "add"),
