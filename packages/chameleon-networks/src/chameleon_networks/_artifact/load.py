@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-Arrays = list[np.ndarray[Any, Any]]
+Array = np.ndarray[Any, Any]
+Arrays = list[Array]
 Manifest = dict[str, Any]
 """The manifest of a folder, or a part of a manifest, as JSON values."""
 
@@ -141,14 +142,15 @@ class Signature:
         Raises:
             ValueError: There is no state, or an array has another name, shape, dtype or layout.
         """
-        if not isinstance(state, Mapping):
-            problem = "this network changes its state" if state is None else "state is no mapping"
+        given = state if isinstance(state, Mapping) else {}
+        names = [spec.source for spec in self.state]
+        if given.keys() != set(names):
+            has = "changes its state" if state is None else f"has the state {', '.join(names)}"
             raise ValueError(
-                f"{problem}; pass state=..., which network.new_state() makes and calls change"
+                f"this network {has}; pass state=..., which network.new_state() makes and calls "
+                "change"
             )
-        if len(state) != len(self.state):
-            raise ValueError(f"state must have {' and '.join(spec.source for spec in self.state)}")
-        arrays = [state.get(spec.source) for spec in self.state]
+        arrays: Arrays = [given[name] for name in names]
         for (_, shape, dtype, source), array in zip(self.state, arrays, strict=True):
             if not isinstance(array, np.ndarray) or (array.shape, array.dtype) != (shape, dtype):
                 raise ValueError(
@@ -286,7 +288,7 @@ class Network:
             inputs = tuple(self._signature.ordered(inputs, named))
         return self._packed(self.run(self.arrays(inputs, state)))
 
-    def new_state(self) -> dict[str, np.ndarray[Any, Any]]:
+    def new_state(self) -> dict[str, Array]:
         """Make the arrays of a new state, with the numbers that the model's buffers begin with.
 
         The names are those of the buffers in the model. The arrays are yours: read, change, copy or
@@ -297,7 +299,9 @@ class Network:
         """
         if not self.state:
             raise ValueError("this network has no state: each call depends on its inputs alone")
-        state = {spec.source: np.zeros(spec.shape, spec.dtype) for spec in self.state}
+        state: dict[str, Array] = {}
+        for _, shape, dtype, source in self.state:
+            state[source] = np.zeros(tuple(map(int, shape)), dtype)
         if self._initial is not None:
             with np.load(self._initial) as stored:
                 for number, spec in enumerate(self.state):

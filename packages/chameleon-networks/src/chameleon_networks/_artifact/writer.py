@@ -201,7 +201,7 @@ def build_facts(module: str, target: str, threads: int) -> Manifest:
     }
 
 
-def signature_of(module: Any) -> dict[str, Any]:
+def signature_of(module: Any) -> Manifest:
     """The shapes and dtypes of a Relax module's ``inputs`` and ``outputs``, for its manifest.
 
     The names of buffers that a call changes are its ``state``. They are the last inputs.

@@ -44,6 +44,7 @@ from chameleon_networks._evaluation.messages import network_from, preload
 from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs, cache_of
 from chameleon_networks._evaluation.profile import Profiler, summed
 from chameleon_networks._evaluation.special_inputs import answered, special_inputs
+from chameleon_networks._evaluation.state import outputs_and_state
 from chameleon_networks._evaluation.verify import (
     DRAWS,
     LARGEST_TOLERANCE,

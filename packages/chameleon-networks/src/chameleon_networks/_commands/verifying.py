@@ -199,7 +199,9 @@ class Comparison:
             for name, array, error in zip(names, wanted[0], errors.max(axis=0), strict=True)
         )
         wrong = np.argwhere(errors > tolerance).tolist()
-        cause = self._cause(inputs[wrong[0][0] % len(inputs)], wrong[0][1], tolerance) if wrong else ""
+        cause = (
+            self._cause(inputs[wrong[0][0] % len(inputs)], wrong[0][1], tolerance) if wrong else ""
+        )
         check, problem = next((pair for pair in found if pair[1]), (None, None))
         if check is not None and not wrong:
             cause = self._cause(check.special.inputs, check.wrong_output, tolerance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from chameleon_core.plugin_api import Arrays
@@ -13,7 +13,7 @@ CALLS = 6
 """Number of calls in sequence with which a network that has a state is checked."""
 
 
-def arguments(network: Any, inputs: Arrays) -> tuple[Arrays, dict[str, Any]]:
+def arguments(network: Any, inputs: Arrays) -> tuple[Arrays, Mapping[str, Any]]:
     """The positional and keyword arguments of a call; the last inputs are the network's state."""
     buffers = getattr(network, "state", ())
     if not buffers:

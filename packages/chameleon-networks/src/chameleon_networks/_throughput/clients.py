@@ -26,6 +26,8 @@ Call = Callable[[Arrays], Arrays]
 Request = Mapping[str, Any]
 """A request or an answer, as JSON values."""
 
+State = dict[str, np.ndarray[Any, Any]]
+
 Calls = tuple[list[Call], str | None]
 """A function for each client, and the dtype that the framework reports to compute in."""
 
@@ -44,7 +46,7 @@ def load_network(request: Request) -> Calls:
 
     buffers = getattr(network, "state", ())
 
-    def call(kept: dict[str, Any], inputs: Arrays) -> Arrays:
+    def call(kept: State, inputs: Arrays) -> Arrays:
         if not buffers:
             return flat(network(*inputs))
         first = len(inputs) - len(buffers)

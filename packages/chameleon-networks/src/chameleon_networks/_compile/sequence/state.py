@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+from chameleon_tvm.api import emit, tirx
 
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Storage, Tensor
 from chameleon_networks._compile.sequence.copy_elision import SequenceEditor
-from chameleon_networks._compile.state_updates import UPDATE, in_place
+from chameleon_networks._graph.relax_utils import UPDATE_ATTRIBUTE, tvm
 
 Function = Any
 
@@ -31,7 +32,7 @@ def place_state(
     functions = dict(functions)
     for number in range(len(sequence.state)):
         old, new = list(state_pairs(sequence))[number]
-        values = _earlier_values(sequence, functions, new, old.storage)
+        values = _values(sequence, functions, new)
         if _may_overwrite(sequence, functions, values, old.storage):
             sequence = _placed(sequence, functions, values, old.storage)
     editor = SequenceEditor(sequence, functions)
@@ -47,8 +48,8 @@ def place_state(
     return attrs.evolve(sequence, calls=calls, state=tuple(state)), editor.functions
 
 
-def _earlier_values(
-    sequence: CallSequence, functions: Mapping[str, Function], new: Tensor, old: Storage
+def _values(
+    sequence: CallSequence, functions: Mapping[str, Function], new: Tensor
 ) -> list[tuple[int, Storage]]:
     """The memory of values that can be one after the other in the memory of the old one.
 
@@ -65,7 +66,7 @@ def _earlier_values(
         )
         values.insert(0, (next(writers), tensor.storage))
         call = sequence.calls[values[0][0]]
-        if UPDATE not in (functions[call.kernel].attrs or {}):
+        if UPDATE_ATTRIBUTE not in (functions[call.kernel].attrs or {}):
             break
         [tensor, *_] = call.reads
     return values
@@ -90,7 +91,7 @@ def _may_overwrite(
 
 def _updates(functions: Mapping[str, Function], call: Call, storage: Storage) -> bool:
     """Whether a call writes rows into a copy of what a storage holds."""
-    if UPDATE not in (functions[call.kernel].attrs or {}):
+    if UPDATE_ATTRIBUTE not in (functions[call.kernel].attrs or {}):
         return False
     return call.reads[0].storage is storage and call.reads[0].fills_storage
 
@@ -108,7 +109,7 @@ def _placed(
         call = calls[writer]
         if _updates(functions, call, storage):
             name = f"{call.kernel}_in_place"
-            functions[name] = in_place(functions[call.kernel])
+            functions[name] = _writing_rows(functions[call.kernel])
             calls[writer] = Call(kernel=name, reads=call.reads[1:], writes=call.writes)
 
     def moved(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -125,3 +126,12 @@ def _placed(
         outputs=moved(sequence.outputs),
         state=moved(sequence.state),
     )
+
+
+def _writing_rows(function: Function) -> Function:
+    """A kernel that writes rows into a tensor that is there, without the copy before."""
+    root = function.body.block
+    rows = root.body.seq[1]
+    block = tvm.s_tir.SBlock([], [], [], root.name_hint, rows)
+    body = tvm.s_tir.SBlockRealize([], tirx.const(True), block)
+    return emit.function(function.params[1:], body).with_attr(dict(function.attrs))

@@ -24,7 +24,6 @@ from chameleon_networks._frameworks.precision import half_type
 from chameleon_networks._importers.options import NETWORKS
 from chameleon_networks._importers.source_checks import import_library
 from chameleon_networks._importers.torch import inference
-from chameleon_networks._importers.torch.state import state_of
 
 log = structlog.get_logger()
 
@@ -128,7 +127,7 @@ class ProgramInputs:
             half=half_type(program),
             ranges=ranges,
             returned=returned_structure(program),
-            state=tuple(state_of(program)),
+            state=tuple(inference.state_of(program)),
         )
 
 
@@ -137,7 +136,7 @@ def returned_structure(program: Any) -> Any:
     constant = importlib.import_module("torch.export.graph_signature").ConstantArgument
     specs = [s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
     returned = program.call_spec.out_spec
-    if state_of(program):  # the new state follows
+    if inference.state_of(program):  # the new state follows
         returned = _children(returned)[0]
     whole = _tensors_in(returned, iter([type(s.arg) is constant for s in specs]))
     if whole is None:
@@ -170,9 +169,7 @@ def _tensors_in(spec: Any, are_constants: Iterator[bool]) -> Any:
 def _children(spec: Any) -> Sequence[Any]:
     """The structures of a container's parts."""
     # Torch had no method ``children`` before version 2.9.
-    children: Sequence[Any] = (
-        spec.children() if hasattr(spec, "children") else spec.children_specs
-    )
+    children: Sequence[Any] = spec.children() if hasattr(spec, "children") else spec.children_specs
     return children
 
 

@@ -9,13 +9,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_tvm.api import UINT8, te, tirx
+from chameleon_tvm.api import UINT8, emit, te, tirx
 
-from chameleon_networks._compile.state_updates import update
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import (
+    LOOPS_ATTRIBUTE,
+    UPDATE_ATTRIBUTE,
+    relax,
+    tvm,
+)
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
+
+_OPAQUE = 8
+"""TVM's value of ``OpPatternKind`` for functions that are never fused."""
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 """TVM's name for each reduction of torch's ``scatter_reduce``."""
@@ -79,9 +86,7 @@ def _plain_index_tensors(call: TorchCall, arguments: Sequence[Any]) -> tuple[lis
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
     common = np.broadcast_shapes(*(tuple(extents(index)) for index in indices))
     return positions, [
-        index
-        if tuple(extents(index)) == common
-        else call.emit(op.broadcast_to(index, common))
+        index if tuple(extents(index)) == common else call.emit(op.broadcast_to(index, common))
         for index in indices
     ]
 
@@ -122,11 +127,87 @@ def _updated(
     if extents(values) != target:
         values = call.emit(op.broadcast_to(values, target))
     builder, first = call.importer.block_builder, order.index(0)
-    kernel = update(shape, str(data.ty.dtype), positions, indices, first)
+    kernel = _update(shape, str(data.ty.dtype), positions, indices, first)
     arguments = [data, *indices, values]
-    return builder.emit(
-        relax.call_tir(builder.add_func(kernel, "update"), arguments, data.ty)
+    return builder.emit(relax.call_tir(builder.add_func(kernel, "update"), arguments, data.ty))
+
+
+def _update(
+    shape: Sequence[int], dtype: str, axes: Sequence[int], indices: Sequence[Any], first: int
+) -> Any:
+    """The kernel of ``x[..., i, j, ...] = values``, with index tensors of one shape.
+
+    Its parameters are the tensor, the indices, the values, and the result. An index beyond the
+    tensor writes nothing.
+
+    Args:
+        shape: The shape of the tensor.
+        dtype: The dtype of the tensor.
+        axes: The axes of the tensor with an index.
+        indices: The index tensors.
+        first: The first axis of the values that belongs to the indices.
+    """
+    places = [int(extent) for extent in indices[0].ty.shape]
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    before, after = rest[:first], rest[first:]
+    extents = [*(shape[axis] for axis in before), *places, *(shape[axis] for axis in after)]
+    data, values, result = (
+        emit.buffer(name, extent, dtype=dtype)
+        for name, extent in (("x", shape), ("values", extents), ("y", shape))
     )
+    tables = [
+        emit.buffer(f"i{number}", places, dtype=str(index.ty.dtype))
+        for number, index in enumerate(indices)
+    ]
+
+    def write(*at: Any) -> Any:
+        outer, inner = at[: len(before)], at[len(before) :]
+        loaded = [tirx.Cast("int32", emit.load(table, inner)) for table in tables]
+        row = [
+            tirx.Select(index < 0, index + shape[axis], index)
+            for axis, index in zip(axes, loaded, strict=True)
+        ]
+        inside = [
+            tirx.all(index >= 0, index < shape[axis]) for axis, index in zip(axes, row, strict=True)
+        ]
+
+        def store(*columns: Any) -> Any:
+            place = dict(zip(rest, (*outer, *columns), strict=True)) | dict(
+                zip(axes, row, strict=True)
+            )
+            number = emit.load(values, [*at, *columns])
+            return emit.store(result, [place[axis] for axis in range(len(shape))], number)
+
+        columns = {f"column{axis}": shape[axis] for axis in after}
+        return emit.when(tirx.all(*inside), emit.loops(columns, store))
+
+    names = {
+        f"at{axis}": extent for axis, extent in enumerate(extents[: len(extents) - len(after)])
+    }
+    if before:
+        head, *others = names.items()
+        rows = emit.parallel(
+            head[0], head[1], lambda at: emit.loops(dict(others), lambda *more: write(at, *more))
+        )
+    else:
+        rows = emit.loops(names, write)
+    outer_shape, inner = list(shape[:-1]), shape[-1] if shape else 1
+
+    def copy(row: Any) -> Any:
+        place = emit.split(row, outer_shape)
+
+        def element(column: Any) -> Any:
+            at = [*place, column][: len(shape)]
+            return emit.store(result, at, emit.load(data, at))
+
+        return emit.loop("column", inner, element)
+
+    whole = emit.parallel("row", math.prod(outer_shape), copy)
+    root = tvm.s_tir.SBlock([], [], [], "root", emit.sequence([whole, rows]))
+    realized = tvm.s_tir.SBlockRealize([], tirx.const(True), root)
+    function = emit.function([data, *tables, values, result], realized)
+    marks = {"s_tir": True, LOOPS_ATTRIBUTE: True, UPDATE_ATTRIBUTE: True, "op_pattern": _OPAQUE}
+    return function.with_attr(marks)
 
 
 def _slice_scatter(call: TorchCall) -> Any:
