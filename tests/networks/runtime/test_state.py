@@ -15,6 +15,7 @@ from chameleon_core._errors import ConfigError, ExitCode
 from chameleon_networks._artifact.load import flat
 from chameleon_networks._compile.sequence.library import plan_memory
 from chameleon_networks._compile.sequence.state import state_pairs
+from chameleon_networks._export.bundles import write_c_bundle
 from chameleon_networks._importers.torch.inference import check_program
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from marks import full
@@ -224,3 +225,9 @@ def test_a_changed_tensor_that_is_no_buffer_is_refused():
 
     with pytest.raises(ConfigError, match="register it as buffer"):
         check_program(torch.export.export(Hidden(), (torch.ones(3),)))
+
+
+def test_a_bundle_for_c_refuses_a_state(delivered, tmp_path):
+    network, _, _ = delivered("recurrent")
+    with pytest.raises(ConfigError, match="calls change its state"):
+        write_c_bundle(network.folder, tmp_path, "recurrent")
