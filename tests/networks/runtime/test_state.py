@@ -108,6 +108,21 @@ def test_only_rows_of_a_cache_are_written(name, copied, delivered):
     assert len(whole) == len(caches) - len(copied)
 
 
+@pytest.mark.full
+def test_greedy_tokens_are_those_of_the_module(delivered):
+    network, module, _ = delivered("decoder")
+    own, state = copy.deepcopy(module), network.run.new_state()
+    ours = theirs = np.array([[1]])
+    for position in range(own.length):
+        place = np.array([position])
+        with torch.no_grad():
+            wanted = own(torch.from_numpy(theirs), torch.from_numpy(place)).numpy()
+        theirs, ours = (
+            logits[:, -1:].argmax(-1) for logits in (wanted, network.run(ours, place, state=state))
+        )
+        assert ours == theirs
+
+
 def test_threads_with_their_own_states_do_not_disturb_each_other(delivered):
     network, _, example = delivered("decoder")
     answers = {}
