@@ -53,12 +53,16 @@ def _copysign(x: Any, y: Any) -> Any:
 
 def _frexp(x: Any) -> Any:
     """``frexp``: a fraction of magnitude 0.5 to 1, and a power of two."""
-    magnitude = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
+    # Powers of two beside the smallest and largest numbers are subnormal or infinite.
+    tiny, huge = x.abs() < 2.0**-100, x.abs() > 2.0**100
+    ordinary = (x != 0) & x.isfinite()
+    x = torch.where(tiny, x * 2.0**64, torch.where(huge, x * 2.0**-64, x))
+    magnitude = torch.where(ordinary, x.abs(), 1.0)
     power = magnitude.log2().floor() + 1
     fraction = magnitude * torch.exp2(-power)
     power = torch.where(fraction >= 1, power + 1, torch.where(2 * fraction < 1, power - 1, power))
-    ordinary = (x != 0) & x.isfinite()
     exact = torch.where(ordinary, x * torch.exp2(-power), x)
+    power = torch.where(tiny, power - 64, torch.where(huge, power + 64, power))
     return exact, torch.where(ordinary, power, 0).to(torch.int32)
 
 
@@ -170,7 +174,9 @@ def _i_scaled(order: int, x: Any) -> Any:
 
 def _bessel_i(order: int, x: Any) -> Any:
     half = (0.5 * x.abs()).exp()  # two factors overflow later than one
-    return _i_scaled(order, x) * half * half
+    value = _i_scaled(order, x) * half * half
+    infinite = (x if order else x.abs()) * math.inf
+    return torch.where(x.abs() > 1e3, infinite, value)  # noqa: PLR2004 - also no float64
 
 
 def _k_near(order: int, x: Any) -> Any:
