@@ -212,8 +212,12 @@ def _group_norm(call: TorchCall) -> Any:
 
 
 _COMPARISONS = {
-    **{"eq": op.equal, "ne": op.not_equal, "lt": op.less, "le": op.less_equal},
-    **{"gt": op.greater, "ge": op.greater_equal},
+    "eq": op.equal,
+    "ne": op.not_equal,
+    "lt": op.less,
+    "le": op.less_equal,
+    "gt": op.greater,
+    "ge": op.greater_equal,
 }
 
 _SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (

@@ -66,6 +66,16 @@ def _frexp(x: Any) -> Any:
     return exact, torch.where(ordinary, power, 0).to(torch.int32)
 
 
+def _ldexp(x: Any, exponent: Any) -> Any:
+    """``ldexp`` in four steps, because a power of two may be infinite or zero by itself."""
+    dtype = x.dtype if x.is_floating_point() else torch.float32
+    most = 2200.0 if dtype is torch.float64 else 300.0
+    exponent = exponent.to(dtype).clamp(-most, most)
+    part = (exponent / 4).trunc()
+    power = torch.exp2(part)
+    return x.to(dtype) * power * power * power * torch.exp2(exponent - 3 * part)
+
+
 def _angle(x: Any) -> Any:
     """``angle`` of real numbers. Those of complex numbers are computed from their parts."""
     if x.is_complex():
@@ -417,9 +427,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.copysign.Tensor: _copysign,
     _ATEN.copysign.Scalar: _copysign,
     _ATEN.frexp.Tensor: _frexp,
+    _ATEN.ldexp.Tensor: _ldexp,
     _ATEN.fmax.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x >= y, x, y)),
     _ATEN.fmin.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x <= y, x, y)),
-    _ATEN.ldexp.Tensor: lambda x, y: x * torch.exp2(y.float()),
     _ATEN.angle.default: _angle,
     _ATEN.elu.default: _elu,
     # Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2
