@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.api import INT8, SPATIAL, UINT8
+from chameleon_tvm.api import FLOAT16, INT8, SPATIAL, UINT8
 
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import (
@@ -114,15 +114,15 @@ def _boolean_reduction(call: Any, emit: Any) -> Any:
 
 
 def _half_reduction(call: Any, emit: Any) -> Any:
-    """A sum or mean of float16 in float32, as in other frameworks, which round once."""
-    if str(call.args[0].ty.dtype) != "float16" or str(call.ty.dtype) != "float16":
+    """A sum or mean of half precision in float32, as in other frameworks, which round once."""
+    if {str(call.args[0].ty.dtype), str(call.ty.dtype)} != {FLOAT16}:
         return None
     wide = emit(relax.op.astype(call.args[0], "float32"))
     if operator_name(call) == "relax.cumsum":
         made = relax.op.cumsum(wide, call.attrs.axis, "float32", call.attrs.exclusive)
     else:
         made = with_args(call, [wide])
-    return relax.op.astype(emit(made), "float16")
+    return relax.op.astype(emit(made), FLOAT16)
 
 
 def _constant_answer(answer: bool) -> Callable[[Any, Any], Any]:

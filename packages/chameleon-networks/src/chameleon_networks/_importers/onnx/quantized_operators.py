@@ -133,7 +133,7 @@ class _Writer:
         return None if tensor is None else _onnx().numpy_helper.to_array(tensor)
 
     def scale(self, name: str, reader: str) -> str:
-        """A scale in float32, because products of quantized tensors overflow in float16."""
+        """A scale in float32, because products of quantized tensors overflow in half precision."""
         if name not in self._halves:
             return name
         wide = f"{reader}/{name}_{len(self.nodes)}"

@@ -184,7 +184,7 @@ def _cumulative(operator: Any, call: TorchCall) -> Any:
 def _variance(call: TorchCall) -> Any:
     """``var`` in a wider dtype, as in torch; TVM's rounds each square and scales the mean."""
     shape = extents(call.value(0))
-    wide = "float32" if call.dtype == "float16" else "float64"
+    wide = "float64" if call.dtype in {"float32", "float64"} else "float32"
     [x] = call.operands(1, wide)
     correction, keep = call.argument(2, "correction"), bool(call.argument(3, "keepdim"))
     axes = call.argument(1, "dim") or [*range(len(shape))]

@@ -276,7 +276,7 @@ def _norm_of_difference(difference: Any, p: float) -> Any:
     if p == 2.0:  # noqa: PLR2004 - the Euclidean norm
         return (difference * difference).sum(-1).sqrt()
     if p == 0.0:
-        return (difference != 0).to(difference.dtype).sum(-1)
+        return difference.abs().ceil().clamp(max=1.0).sum(-1)  # NaN stays NaN
     size = difference.abs()
     return size.amax(-1) if math.isinf(p) else size.pow(p).sum(-1).pow(1 / p)
 
@@ -284,8 +284,8 @@ def _norm_of_difference(difference: Any, p: float) -> Any:
 def _vector_norm(
     x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
-    """``linalg_vector_norm`` in float32 for float16, and of order 0: the count of other numbers."""
-    if x.dtype is torch.float16 and order != 0:
+    """``linalg_vector_norm`` in float32 at least, and of order 0: the count of other numbers."""
+    if x.dtype is torch.half and order != 0:
         norm = torch.linalg.vector_norm(x.float(), order, dim, keepdim)
         return norm.to(dtype or x.dtype)
     if order != 0 or x.is_complex():
