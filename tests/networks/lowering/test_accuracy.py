@@ -525,7 +525,7 @@ _TORCHS = {
 }
 
 
-@full
+@pytest.mark.full
 @pytest.mark.parametrize("name", _TORCHS)
 def test_special_numbers_are_torchs(tmp_path, name):
     function, inputs = _TORCHS[name]
