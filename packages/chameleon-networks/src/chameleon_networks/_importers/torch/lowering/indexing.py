@@ -325,7 +325,9 @@ def _reduce_variable_bags(call: TorchCall, rows: Any, inside: Any) -> Any:
     factors = call.argument(6, "per_sample_weights")
     if factors is not None:
         member = member * call.tensor(factors)
-    total = op.matmul(member, rows)
+    # A product with zeros would pass on NaN and infinities of other bags.
+    terms = op.where(op.expand_dims(inside, 2), op.expand_dims(member, 2) * rows, zero)
+    total = op.sum(terms, [1])
     if mode == _MEAN:
         total = total / op.maximum(count, relax.const(1.0, kind))
     return call.emit(total)
