@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-6}
+"""Accepted |difference|, relative to |expected| or to 1, whichever is larger; others are exact."""
+
 ROUNDINGS_APART = 4.0
 """A result may be off by so many times as much as another one in float32 is off from float64."""
 
@@ -162,9 +165,9 @@ def chooses_equally(inputs: Iterable[Any], values: Iterable[Any], have: Any, wan
             theirs, ours = _chosen(numbers, want, axis), _chosen(numbers, have, axis)
             if theirs is None or ours is None or not _equal(theirs, ours):
                 continue
-            if any(_equal(theirs, value) for value in values) and _distinct(have, axis) >= (
-                _distinct(want, axis)
-            ):
+            one = have.ndim < numbers.ndim  # a single choice along the axis
+            as_many = one or _distinct(have, axis) >= _distinct(want, axis)
+            if as_many and any(_equal(theirs, value) for value in values):
                 return True
     return False
 

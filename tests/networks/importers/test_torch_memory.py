@@ -1,9 +1,8 @@
-"""A network is refused if its outputs depend on earlier calls, and only then."""
+"""A network gets an explicit state if its outputs depend on earlier calls, and only then."""
 
 import pytest
 import torch
-from chameleon_core._errors import ConfigError
-from chameleon_networks._importers.torch.inference import check_stateless
+from chameleon_networks._importers.torch.inference import check_program
 from marks import full
 from torch import nn
 
@@ -44,10 +43,14 @@ def _given_output(x, cache):
 
 
 @pytest.mark.parametrize("function", [_unpacked, _chunks, _part_of_a_result, _given_output])
-def test_state_is_refused(function):
-    program = torch.export.export(Cached(function), (torch.ones(4),))
-    with pytest.raises(ConfigError, match="depend on earlier calls"):
-        check_stateless(program)
+def test_state_becomes_an_input_and_an_output(function):
+    network, x = Cached(function), torch.ones(4)
+    run = check_program(torch.export.export(network, (x,))).module()
+    state = {"cache": torch.zeros(2, 4)}
+    for _ in range(3):
+        answer, state = run(x, new_state=state)
+        assert torch.equal(answer, network(x))
+    assert torch.equal(state["cache"], network.cache)
 
 
 def _counted(x, cache):
@@ -70,4 +73,4 @@ def test_state_that_no_output_reads_is_allowed(network, shape, decomposed):
     program = torch.export.export(network.train(), (torch.rand(shape),))
     if decomposed:
         program = program.run_decompositions()
-    assert check_stateless(program) is program
+    assert check_program(program) is program

@@ -483,3 +483,56 @@ def test_onnx_normalizes_numbers_far_from_zero():
         wanted = (apart / np.sqrt(wide.var(1, keepdims=True) + 1e-5)).reshape(x.shape)
         np.testing.assert_allclose(got[0], wanted, atol=1e-4)
         np.testing.assert_allclose(got[1], 0, atol=0.02)
+
+
+_TORCHS = {
+    "half means": (
+        lambda x: (x.mean(), x.var(), x.norm(), (x / 3000).cumsum(0), F.avg_pool1d(x[None], 50)),
+        (torch.linspace(2900, 3100, 500).half(),),
+    ),
+    "products of integers": (
+        lambda x: (x.prod(), x.prod(0), x.bool().prod(), x + 1000),
+        (torch.tensor([3, 200, 7], dtype=torch.uint8),),
+    ),
+    "integers and floats": (
+        lambda x: (x <= 16777216.0, x == 16777216.0, x != 16777216.0, x < 0.5),
+        (torch.tensor([2**24 + 1, 0, 2**24 + 3]),),
+    ),
+    "powers of two": (
+        lambda x, n: (*torch.frexp(x), torch.ldexp(x, n)),
+        (torch.tensor([1e-40, 3e38, math.inf, 0.0]), torch.tensor([128, -250, -200, 200])),
+    ),
+    "large Bessel": (lambda x: (torch.special.i0(x),), (torch.tensor([3e38, -3e38, 1.0]),)),
+    "sizes of complex numbers": (
+        lambda x: (torch.fft.rfft(x).abs(), torch.view_as_real(torch.fft.rfft(x).reciprocal())),
+        (torch.arange(1, 8) ** 2 * 1e25,),
+    ),
+    "empty bags beside NaN": (
+        lambda w, i, ends: (F.embedding_bag(i, w, ends, mode="mean"),),
+        (
+            torch.tensor([[1.0, math.nan], [2.0, 3.0], [4.0, 5.0]]),
+            *map(torch.tensor, ([1, 2, 0], [0, 0, 2])),
+        ),
+    ),
+    "distances of NaN": (
+        lambda x: (torch.cdist(x, x, 0.0),),
+        (torch.tensor([[1.0, math.nan], [2.0, 0.1]]),),
+    ),
+    "reflections that overflow": (
+        torch.linalg.householder_product,
+        (torch.full((6, 5), 1000.0), torch.full((5,), 1000.0)),
+    ),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", _TORCHS)
+def test_special_numbers_are_torchs(tmp_path, name):
+    function, inputs = _TORCHS[name]
+    network = Of(function)
+    module = torch_graph(export_module(network, inputs, name).program).module
+    got = deliverer(tmp_path)(module).run(*(each.numpy() for each in inputs))
+    wanted = arrays(network(*inputs))
+    for one, other in zip(got if isinstance(got, list | tuple) else [got], wanted, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=2e-3)

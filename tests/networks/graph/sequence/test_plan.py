@@ -54,7 +54,7 @@ def test_outputs_are_computed_where_they_are_wanted():
     outputs = (_tensor(z), _tensor(x), _tensor(z))
     plan = plan_memory(CallSequence(inputs=(_tensor(x),), calls=calls, outputs=outputs))
     assert dict(plan.output_storages) == {z: 0}
-    assert plan.copied_outputs == (1, 2), "an input, and the same again"
+    assert tuple(plan.copies) == (1, 2), "an input, and the same again"
     assert set(plan.arena) == {y}
     assert plan.weights[constant] == plan.weights[twin], "the same numbers are kept once"
     assert len(plan.constants) == 1

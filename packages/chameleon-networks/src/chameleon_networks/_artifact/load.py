@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-Arrays = list[np.ndarray[Any, Any]]
+Array = np.ndarray[Any, Any]
+Arrays = list[Array]
 Manifest = dict[str, Any]
 """The manifest of a folder, or a part of a manifest, as JSON values."""
 
@@ -58,12 +59,13 @@ class Signature:
 
     Attributes:
         inputs: A description of each input.
+        state: A description of each buffer that a call changes.
         outputs: A description of each output.
         packed: A function that makes the result of a call of a list of all outputs.
     """
 
     def __init__(self, manifest: Manifest) -> None:
-        self.inputs, self.outputs = (
+        taken, self.outputs = (
             tuple(
                 TensorSpec(name, tuple(tensor["shape"]), _dtype(tensor["dtype"]), source)
                 for number, tensor in enumerate(manifest[key])
@@ -72,6 +74,8 @@ class Signature:
             )
             for key in ("inputs", "outputs")
         )
+        first = len(taken) - len(manifest.get("state", ()))
+        self.inputs, self.state = taken[:first], taken[first:]
         self._names = tuple(spec.name for spec in self.inputs)
         self._places = {spec.source: place for place, spec in enumerate(self.inputs)}
         self._places |= {spec.name: place for place, spec in enumerate(self.inputs)}
@@ -131,6 +135,31 @@ class Signature:
             array = converted
         array = np.asarray(array, dtype, order="C")
         return array if array.flags.aligned else array.copy()
+
+    def buffers(self, state: Any) -> Arrays:
+        """The arrays of a caller's state, which kernels read and write in place.
+
+        Raises:
+            ValueError: There is no state, or an array has another name, shape, dtype or layout.
+        """
+        given = state if isinstance(state, Mapping) else {}
+        names = [spec.source for spec in self.state]
+        if given.keys() != set(names):
+            has = "changes its state" if state is None else f"has the state {', '.join(names)}"
+            raise ValueError(
+                f"this network {has}; pass state=..., which network.new_state() makes and calls "
+                "change"
+            )
+        arrays: Arrays = [given[name] for name in names]
+        for (_, shape, dtype, source), array in zip(self.state, arrays, strict=True):
+            if not isinstance(array, np.ndarray) or (array.shape, array.dtype) != (shape, dtype):
+                raise ValueError(
+                    f"{source!r} of state must be an array of NumPy, {dtype} {list(shape)}, as "
+                    f"network.new_state() makes it, not {_described(array)}"
+                )
+            if not array.flags.carray:
+                raise ValueError(f"{source!r} of state must be contiguous, aligned and writable")
+        return arrays
 
     def _fitting(self, array: np.ndarray[Any, Any]) -> str:
         """A hint if an array fits another input than the one that it was given for."""
@@ -197,6 +226,11 @@ class _NamedTuple:
         return _make_class, self._facts
 
 
+def _described(value: Any) -> str:
+    array = isinstance(value, np.ndarray)
+    return f"{value.dtype} {list(value.shape)}" if array else type(value).__name__
+
+
 class Network:
     """A compiled network as a function of its inputs, by position or by name.
 
@@ -205,12 +239,18 @@ class Network:
     with DLPack or the array interface. An input with the right dtype and layout is not copied.
     After a fork, the child process may call the network too.
 
+    Some networks change buffers that later calls read, such as a cache. They take the keyword
+    ``state``, and each call changes the arrays of that state. Calls with different states may run
+    at the same time; calls with the same state must not.
+
     Args:
         signature: The inputs and outputs of the network.
         engine: The object that runs the network: a ``Library`` or a ``Machine``.
+        initial: The path of a file with arrays that a new state begins with. The others are zeros.
 
     Attributes:
         inputs: A ``TensorSpec`` for each input.
+        state: A ``TensorSpec`` for each array of a state; empty for most networks.
         outputs: A ``TensorSpec`` for each output.
         again: A function without arguments that loads the network again. Copies and other processes
             call it, because they cannot share the network.
@@ -219,12 +259,16 @@ class Network:
             with. Empty if the latter run.
     """
 
-    def __init__(self, signature: Signature, engine: Any) -> None:
+    def __init__(
+        self, signature: Signature, engine: Any, initial: pathlib.Path | None = None
+    ) -> None:
         self.engine = engine
+        self._initial = initial
         self.vectors = ""
         self.again: Callable[[], Any] | None = None
         self.threads = engine.threads
         self.inputs, self.outputs = signature.inputs, signature.outputs
+        self.state = signature.state
         self._signature, self._array, self._packed = signature, signature.array, signature.packed
         self._count = len(signature.inputs)
         self._kinds = [(spec.shape, spec.dtype) for spec in signature.outputs]
@@ -236,17 +280,46 @@ class Network:
         named tuple.
 
         Raises:
-            ValueError: An input is missing or unknown, or its shape or dtype does not fit.
+            ValueError: An input is missing or unknown, or its shape or dtype does not fit. Or the
+                network needs a state, and ``state`` is missing or does not fit.
         """
+        state = named.pop("state", None) if self.state else None
         if named:
             inputs = tuple(self._signature.ordered(inputs, named))
-        return self._packed(self.run(self.arrays(inputs)))
+        return self._packed(self.run(self.arrays(inputs, state)))
 
-    def arrays(self, inputs: Sequence[Any]) -> Arrays:
+    def new_state(self) -> dict[str, Array]:
+        """Make the arrays of a new state, with the numbers that the model's buffers begin with.
+
+        The names are those of the buffers in the model. The arrays are yours: read, change, copy or
+        save them between calls.
+
+        Raises:
+            ValueError: The network has no state.
+        """
+        if not self.state:
+            raise ValueError("this network has no state: each call depends on its inputs alone")
+        state: dict[str, Array] = {}
+        for _, shape, dtype, source in self.state:
+            state[source] = np.zeros(tuple(map(int, shape)), dtype)
+        if self._initial is not None:
+            with np.load(self._initial) as stored:
+                for number, spec in enumerate(self.state):
+                    if str(number) in stored:
+                        state[spec.source][...] = stored[str(number)]
+        return state
+
+    def arrays(self, inputs: Sequence[Any], state: Any = None) -> Arrays:
         """Convert a caller's inputs to arrays with the dtypes and layouts that kernels read."""
         if len(inputs) != self._count:
             self._signature.ordered(inputs, {})  # says what is wrong
-        return list(map(self._array, range(self._count), inputs))
+        arrays = list(map(self._array, range(self._count), inputs))
+        if not self.state:
+            return arrays
+        buffers = self._signature.buffers(state)
+        changed = set(map(id, buffers))
+        own = [x.copy() if not changed.isdisjoint((id(x), id(x.base))) else x for x in arrays]
+        return [*own, *buffers]
 
     def run(self, arrays: Arrays, times: Any = None) -> Arrays:
         """Compute the list of outputs for arrays that the method ``arrays`` returned."""
@@ -338,6 +411,7 @@ OPTIONAL = {
     "shared_weights": str,
     "constants": [int],
     "permissions": [str],
+    "state": [str],
     "vectors": str,
     "outputs": [{"dtype": str}],
 }
@@ -529,12 +603,13 @@ def _opened(
     """Load the network of a folder, whose weights may lie in the folder ``top`` above it."""
     _check_form(folder, manifest, NETWORK)
     signature = _signature(folder, manifest)
+    initial = inside(folder, STATE) if STATE in manifest["files"] else None
     with_vectors = manifest.get("vectors")
     reason = refusal(manifest) if with_vectors or manifest["run_time"] == VIRTUAL_MACHINE else ""
     if reason and with_vectors:
         other = inside(folder, with_vectors)
         inner = _opened(other, checked_manifest(other), threads, instances, top)
-        network = Network(signature, inner.engine)
+        network = Network(signature, inner.engine, initial)
         network.vectors = reason
         logger = logging.getLogger("chameleon.network")
         logger.warning("%s runs its kernels with vectors, because %s", folder, reason)
@@ -544,12 +619,16 @@ def _opened(
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == VIRTUAL_MACHINE:
         machine = runpy.run_path(str(_code(folder, manifest, "_machine.py")))["Machine"]
-        return Network(signature, machine(file, manifest, threads))
+        return Network(signature, machine(file, manifest, threads), initial)
     shared = manifest.get("shared_weights")
     weights = inside(top, shared) if shared else inside(folder, "weights.bin")
     library = runpy.run_path(str(_code(folder, manifest, "_library.py")))["Library"]
-    return Network(signature, library(file, weights, manifest, threads, instances))
+    engine = library(file, weights, manifest, threads, instances)
+    return Network(signature, engine, initial)
 
+
+STATE = "state.npz"
+"""The name of the file with arrays that a new state begins with, by their numbers."""
 
 CPUINFO = pathlib.Path("/proc/cpuinfo")
 
@@ -593,6 +672,8 @@ def _check_form(folder: pathlib.Path, manifest: Manifest, form: Manifest) -> Non
     """Check that a manifest has a form, and that its tensors are possible."""
     optional = {key: kind for key, kind in OPTIONAL.items() if key in manifest}
     if not has_form(manifest, {**optional, **form}) or not all(map(_possible, _tensors(manifest))):
+        raise RuntimeError(_NO_NETWORK.format(folder))
+    if len(manifest.get("state", ())) > len(manifest["inputs"]):
         raise RuntimeError(_NO_NETWORK.format(folder))
 
 

@@ -40,6 +40,7 @@ class Machine:
         self._process = os.getpid()
         self._unbound(self._start, 1, self._threads)
         kinds = [(wanted["shape"], wanted["dtype"]) for wanted in manifest["inputs"]]
+        self._outputs = len(manifest["outputs"])
         try:
             module = tvm.runtime.load_module(str(file))
             self.machine: Any = relax.VirtualMachine(module, tvm.cpu())
@@ -59,7 +60,11 @@ class Machine:
             for tensor, array in zip(self._tensors, inputs, strict=True):
                 tensor.copyfrom(array)
             result = self._unbound(self.machine["main"], *self._tensors)
-            return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
+            tensors = [result] if hasattr(result, "numpy") else list(result)
+            state = tensors[self._outputs :]
+            for buffer, tensor in zip(inputs[len(inputs) - len(state) :], state, strict=True):
+                np.copyto(buffer, tensor.numpy())
+            return [tensor.numpy() for tensor in tensors[: self._outputs]]
 
     def _unbound(self, function: Any, *arguments: Any) -> Any:
         """Call a TVM function that binds its caller to one core, then undo the binding."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from chameleon_core.api import installed
 from chameleon_core.plugin_api import RunFolderError, TargetError
 from chameleon_system.api import write_atomic
@@ -19,6 +20,7 @@ from chameleon_tvm.api import flag_of, host_features, tvm_target, used_features
 
 from chameleon_networks._artifact.load import (
     LIBRARY,
+    STATE,
     VIRTUAL_MACHINE,
     Manifest,
     checked_manifest,
@@ -30,6 +32,7 @@ from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.sequence.weights import WEIGHTS
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.operators import count_unfused_operators
+from chameleon_networks._graph.relax_utils import state_count
 
 MANIFEST = "manifest.json"
 MODULE = "network.so"
@@ -103,6 +106,17 @@ def write_loader(folder: Path, engine: str, *, is_inner: bool = False) -> None:
         (folder / PACKAGE).write_text(docstring + "".join(imports) + listed, encoding="utf-8")
 
 
+def write_state(folder: Path, initial: Sequence[Any]) -> None:
+    """Write the arrays that a new state begins with into a network's folder, unless all are zeros.
+
+    Args:
+        initial: The array of each buffer, in the order of the manifest's ``state``.
+    """
+    stored = {str(number): array for number, array in enumerate(initial) if array.any()}
+    if stored:
+        np.savez(folder / STATE, **stored)
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a delivered folder, without its key ``files``."""
     try:
@@ -119,7 +133,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     files = {
         file.name: _known(file)
         for file in sorted(folder.iterdir())
-        if file.name in {manifest.get("module"), WEIGHTS, *_LOADERS, *PACKING_FILES}
+        if file.name in {manifest.get("module"), WEIGHTS, STATE, *_LOADERS, *PACKING_FILES}
     }
     whole = json.loads(json.dumps({**manifest, "files": files}))
     text = json.dumps({**whole, "digest": digest_of(whole)}, indent=1)
@@ -187,13 +201,19 @@ def build_facts(module: str, target: str, threads: int) -> Manifest:
     }
 
 
-def signature_of(module: Any) -> dict[str, list[Manifest]]:
-    """The shapes and dtypes of a Relax module's ``inputs`` and ``outputs``, for its manifest."""
-    returned = module["main"].ret_ty
+def signature_of(module: Any) -> Manifest:
+    """The shapes and dtypes of a Relax module's ``inputs`` and ``outputs``, for its manifest.
+
+    The names of buffers that a call changes are its ``state``. They are the last inputs.
+    """
+    main, returned = module["main"], module["main"].ret_ty
     outputs = returned.fields if hasattr(returned, "fields") else [returned]
+    inputs = [tensor_facts(parameter) for parameter in main.params]
+    state = state_count(main)
     return {
-        "inputs": [tensor_facts(parameter) for parameter in module["main"].params],
-        "outputs": [_described(output) for output in outputs],
+        "inputs": inputs,
+        "outputs": [_described(output) for output in outputs][: len(outputs) - state],
+        **({"state": [tensor["name"] for tensor in inputs[-state:]]} if state else {}),
     }
 
 

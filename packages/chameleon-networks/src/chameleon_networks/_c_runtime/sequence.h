@@ -61,7 +61,7 @@ struct call {
 };
 
 struct copy {
-  int32_t output;
+  int32_t output; /* its number; the inputs before it have negative ones */
   int32_t tensor;
   int64_t size; /* bytes */
 };

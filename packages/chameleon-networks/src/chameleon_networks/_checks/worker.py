@@ -44,6 +44,7 @@ from chameleon_networks._evaluation.messages import network_from, preload
 from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs, cache_of
 from chameleon_networks._evaluation.profile import Profiler, summed
 from chameleon_networks._evaluation.special_inputs import answered, special_inputs
+from chameleon_networks._evaluation.state import outputs_and_state
 from chameleon_networks._evaluation.verify import (
     DRAWS,
     LARGEST_TOLERANCE,
@@ -412,12 +413,11 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[NetworkResult.K
     if sum(seconds for _, seconds in runs[0]) < _SLOW_SECONDS:
         # The first run had cold caches. This call goes through the loader, which checks its
         # arguments.
-        network(*inputs)
+        outputs_and_state(network, _copies(inputs))
         runs = [profiler.run() for _ in range(_RUNS)]
 
     def run(inputs: Arrays) -> Arrays:
-        outputs = network(*inputs)
-        return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+        return outputs_and_state(network, _copies(inputs))
 
     return profiler.outputs, summed(runs, profiler.tasks), run
 

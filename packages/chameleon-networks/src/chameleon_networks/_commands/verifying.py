@@ -30,6 +30,7 @@ from chameleon_networks._evaluation.processes import (
     reference_process,
 )
 from chameleon_networks._evaluation.special_inputs import special_inputs
+from chameleon_networks._evaluation.state import in_sequence
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._names import output_names
 from chameleon_networks._quantize.calibration_batches import user_samples
@@ -177,14 +178,17 @@ class Comparison:
             reference = process.name
             answers = [process.outputs(arrays) for arrays in inputs]
             checks = [] if self._is_reduced else list(self._checks(special, process))
+            answers += self._later_calls(process.outputs, inputs)
         with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
             given = [sample.run(ours.outputs) for sample in samples]
+            given += self._later_calls(ours.outputs, inputs)
             scales, allowed = verify.magnitudes(answers), self._allowed
             found = [(one, one.problem(ours.outputs, scales, allowed)) for one in checks]
-        wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=True)]
+        wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=False)]
+        wanted += answers[len(samples) :]
         errors = _errors(given, wanted)
         tolerance = self._tolerance(reference, float(errors.max()), inputs, answers)
-        names = output_names(self.network.returned)
+        names = [*output_names(self.network.returned), *self.network.state]
         outputs = tuple(
             OutputError(
                 name=name,
@@ -195,18 +199,27 @@ class Comparison:
             for name, array, error in zip(names, wanted[0], errors.max(axis=0), strict=True)
         )
         wrong = np.argwhere(errors > tolerance).tolist()
-        cause = self._cause(inputs[wrong[0][0]], wrong[0][1], tolerance) if wrong else ""
+        cause = (
+            self._cause(inputs[wrong[0][0] % len(inputs)], wrong[0][1], tolerance) if wrong else ""
+        )
         check, problem = next((pair for pair in found if pair[1]), (None, None))
         if check is not None and not wrong:
             cause = self._cause(check.special.inputs, check.wrong_output, tolerance)
         return Verification(
             reference=reference,
-            batches=len(samples),
+            batches=len(wanted),
             tolerance=tolerance if math.isfinite(tolerance) else None,
             outputs=outputs,
             special=problem or "",
             cause=cause,
         )
+
+    def _later_calls(self, run: verify.Run, inputs: Sequence[Arrays]) -> list[Arrays]:
+        """The outputs of calls with the same inputs that keep a state; none if there is none."""
+        if not self.network.state:
+            return []
+        initial = (self.network.example_inputs or [])[-len(self.network.state) :]
+        return in_sequence(run, inputs, initial)
 
     def _checks(
         self, special: Sequence[verify.SpecialInputs], process: NetworkProcess
@@ -256,7 +269,8 @@ class Comparison:
         except ChameleonError as problem:
             log.warning("network_not_run", by=name, problem=str(problem))
             return allowed
-        return max(allowed, verify.Conditioning.of(answers, others, perturbed=rounded).tolerance)
+        own = answers[: len(others)]
+        return max(allowed, verify.Conditioning.of(own, others, perturbed=rounded).tolerance)
 
     @property
     def _is_reduced(self) -> bool:

@@ -66,6 +66,7 @@ from chameleon_networks._compile.sequence.library import (
     object_files,
     parallel_extents,
 )
+from chameleon_networks._compile.sequence.state import place_state
 from chameleon_networks._compile.sequence.view_candidates import (
     mark_view_candidates,
     select_view_candidates,
@@ -224,6 +225,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
     sequence, functions = gather_channels(sequence, functions)
     sequence, functions = elide_copies(sequence, functions)
+    sequence, functions = place_state(sequence, functions)
     sequence, functions = _rename_tuned_loops(sequence, functions, loops)
     sequence, specialized = specialize_buffers(sequence, functions)
     whole = {call.symbol: functions[call.kernel] for call in sequence.calls}

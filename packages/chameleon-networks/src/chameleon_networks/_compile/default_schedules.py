@@ -18,14 +18,12 @@ from chameleon_tvm.api import (
     tirx,
 )
 
+from chameleon_networks._graph.relax_utils import LOOPS_ATTRIBUTE
+
 log = structlog.get_logger()
 
 TASK_ATTRIBUTE = "chameleon.task"
 """An attribute of functions that are already scheduled: the task that they were tuned as."""
-
-
-LOOPS_ATTRIBUTE = "chameleon.loops"
-"""An attribute of functions that are already vectorized and parallel loops."""
 
 
 def is_scheduled(function: Any) -> bool:

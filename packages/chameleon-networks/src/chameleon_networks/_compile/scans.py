@@ -7,8 +7,7 @@ from typing import Any
 
 from chameleon_tvm.api import emit, tirx
 
-from chameleon_networks._compile.default_schedules import LOOPS_ATTRIBUTE
-from chameleon_networks._graph.relax_utils import mutate, relax, tvm
+from chameleon_networks._graph.relax_utils import LOOPS_ATTRIBUTE, mutate, relax, tvm
 
 INNER_SCANS = 64
 """Number of scans that one thread computes side by side if they lie next to each other."""

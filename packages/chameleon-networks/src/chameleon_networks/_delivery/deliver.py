@@ -15,7 +15,7 @@ from chameleon_system.api import replace_folder
 
 from chameleon_networks._artifact.shared_weights import share_weights
 from chameleon_networks._artifact.sources import sources_for
-from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._artifact.writer import read_manifest, write_manifest, write_state
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks._delivery.delivery_steps import (
     DeliverableNetwork,
@@ -71,7 +71,12 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
             share_weights(staged, [staged, staged / VECTORS])
         manifest = read_manifest(staged)
         network = settled.network
-        names = signature_with_names(manifest, network.input_names(), network.returned)
+        inputs = network.input_names()
+        inputs[len(inputs) - len(network.state) :] = network.state
+        names = signature_with_names(manifest, inputs, network.returned)
+        if network.state and network.example_inputs is not None:
+            names = {**names, "state": network.state}
+            write_state(staged, network.example_inputs[-len(network.state) :])
         sources = sources_for(delivery.folder, network.sources)
         write_manifest(staged, {**manifest, **names, **sources})
         # Timing the rivals takes longer than compiling. A user who interrupts it already has the

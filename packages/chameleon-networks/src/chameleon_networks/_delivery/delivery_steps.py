@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -45,6 +46,7 @@ from chameleon_networks._evaluation.processes import (
     idle_process,
 )
 from chameleon_networks._evaluation.special_inputs import special_inputs
+from chameleon_networks._evaluation.state import CALLS, in_sequence
 from chameleon_networks._evaluation.verify import (
     DRAWS,
     ROUNDINGS,
@@ -56,6 +58,7 @@ from chameleon_networks._evaluation.verify import (
     SpecialInputs,
     check_finite,
     compare,
+    compare_all,
     find_failing,
     jittered,
     samples_of,
@@ -406,11 +409,30 @@ class DeliverySteps:
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
         verdict = self.expected.verdict(process.outputs)
+        if verdict.problem is None and self.settled.network.state:
+            verdict = self._verdict_in_sequence(process, verdict)
         if verdict.problem is None:
             self._verified[folder] = process
         else:
             process.close()
         return verdict
+
+    def _verdict_in_sequence(self, process: NetworkProcess, single: OutputCheck) -> OutputCheck:
+        """Compare some calls in sequence, each of which takes the state of the call before."""
+        network = self.settled.network
+        batches = list(itertools.islice(itertools.cycle(self._samples), CALLS))
+        initial = (network.example_inputs or [])[-len(network.state) :]
+        try:
+            wanted = in_sequence(self.baselines.reference.outputs, batches, initial)
+            given = in_sequence(process.outputs, batches, initial)
+        except ChameleonError as error:
+            return OutputCheck(max_relative_error=None, problem=str(error))
+        check = compare_all(given, wanted, tolerance=self.expected.tolerance)
+        if check.problem is not None:
+            problem = f"in one of {CALLS} calls with one state, {check.problem}"
+            return attrs.evolve(check, problem=problem)
+        worst = max(check.max_relative_error or 0.0, single.max_relative_error or 0.0)
+        return attrs.evolve(check, max_relative_error=worst)
 
     def arbitrated(self, folder: Path, verdict: OutputCheck) -> OutputCheck:
         """Let a third implementation decide whether a network or its reference is wrong."""

@@ -27,13 +27,13 @@ _SECONDS = 300.0
 """Limit for one process."""
 
 _USER = """
-import json, re, sys, time
+import re, sys, time
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from load import load
 network = load()
-inputs = json.load(open(sys.argv[1] + "/manifest.json"))["inputs"]
-network(*[np.zeros(one["shape"], one["dtype"]) for one in inputs])
+inputs = [np.zeros(one.shape, one.dtype) for one in network.inputs]
+network(*inputs, **({"state": network.new_state()} if network.state else {}))
 print(time.time())
 print(re.search(r"^Pss:\\s+(\\d+)", open("/proc/self/smaps_rollup").read(), re.M)[1])
 """

@@ -15,6 +15,7 @@ from chameleon_core.plugin_api import Arrays, ConfigError
 from chameleon_tvm.api import TUNED, late_tvm, symbol_of
 
 from chameleon_networks._artifact.load import VIRTUAL_MACHINE, load
+from chameleon_networks._evaluation.state import arguments
 
 RUNS, WARM_UP = 25, 5
 """Number of timed inferences, and of those before them."""
@@ -76,9 +77,12 @@ def _called(network: Any, inputs: Arrays) -> Callable[[int], tuple[Calls, Arrays
 
     def run(repeats: int) -> tuple[Calls, Arrays]:
         times.fill(repeats)
+        given, named = arguments(network, inputs)
+        named = {name: {key: x.copy() for key, x in state.items()} for name, state in named.items()}
         started = time.perf_counter()
-        outputs = network.run(network.arrays(inputs), times)
+        outputs = network.run(network.arrays(given, **named), times)
         whole = time.perf_counter() - started
+        outputs += named.get("state", {}).values()
         seconds = (times * 1e-9).tolist()
         around = 0.0 if repeats else whole - sum(seconds)
         return [*zip(names, seconds, strict=True), (AROUND, around)], outputs
@@ -88,9 +92,10 @@ def _called(network: Any, inputs: Arrays) -> Callable[[int], tuple[Calls, Arrays
 
 def _interpreted(network: Any, inputs: Arrays) -> Callable[[int], tuple[Calls, Arrays]]:
     machine = network.engine.machine
-    arguments = [
+    given, named = arguments(network, inputs)
+    tensors = [
         late_tvm.tvm.runtime.tensor(array, device=late_tvm.tvm.cpu())
-        for array in network.arrays(inputs)
+        for array in network.arrays(given, **named)
     ]
     calls: Calls = []
     started = [0.0]
@@ -112,7 +117,7 @@ def _interpreted(network: Any, inputs: Arrays) -> Callable[[int], tuple[Calls, A
                 "TVM's virtual machine, which runs this network, cannot repeat single kernels"
             )
         calls.clear()
-        result = machine["main"](*arguments)
+        result = machine["main"](*tensors)
         outputs = [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
         return list(calls), outputs
 

@@ -26,7 +26,7 @@ with block_import("rich"), pause_garbage_collection():
     from chameleon_system.api import TOKEN, AnswerStream, Message, allowed_cores
     from structlog.testing import capture_logs
 
-    from chameleon_networks._artifact.load import checked_manifest, flat
+    from chameleon_networks._artifact.load import checked_manifest
     from chameleon_networks._evaluation.messages import (
         network_from,
         preload,
@@ -37,6 +37,7 @@ with block_import("rich"), pause_garbage_collection():
         write_batches,
     )
     from chameleon_networks._evaluation.network_cache import cache_of
+    from chameleon_networks._evaluation.state import outputs_and_state
     from chameleon_networks._frameworks.inference import TORCH_COMPILE
     from chameleon_networks._frameworks.reduced_precision import (
         ReducedNetwork,
@@ -59,7 +60,7 @@ def delivered_network(request: Message) -> Network:
     network = runpy.run_path(str(folder / "load.py"))["load"](folder)
 
     def run(inputs: Arrays) -> Arrays:
-        return flat(network(*inputs))
+        return outputs_and_state(network, inputs)
 
     return run
 

@@ -91,6 +91,8 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
         reason = f"TVM's virtual machine runs this network, because {why}; a bundle for C has none"
     elif "apache-tvm" in manifest["needs"]:
         reason = "its kernels call functions of TVM's, such as sorting, which C alone does not have"
+    elif state := manifest.get("state"):
+        reason = f"calls change its state ({', '.join(state)}), which bundles for C do not make"
     if reason is not None:
         raise ConfigError(reason, hint="Load it from Python, with its load.py.")
     objects = delivered / OBJECTS

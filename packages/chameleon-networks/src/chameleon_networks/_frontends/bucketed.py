@@ -72,6 +72,7 @@ class BucketedFrontend(Frontend):
                 checks[bucket.name] = checked
         if not checks:
             return None
+        self._refuse_state()
         for _, network in self.networks:
             # They are known by the weights' digests, and all buckets have the same weights.
             network.network.cancellations = self._checked[-1][1].network.cancellations
@@ -100,7 +101,17 @@ class BucketedFrontend(Frontend):
         for bucket, network in self.networks:
             network.restore(decisions["buckets"][bucket.name])
 
+    def _refuse_state(self) -> None:
+        """Refuse a network that changes its state, which would belong to one bucket."""
+        if state := self.networks[0][1].network.state:
+            raise ConfigError(
+                f"the network changes its buffer {state[0]!r}, and buckets of shapes cannot share "
+                "such a state",
+                hint="Give each input one shape.",
+            )
+
     def tasks(self, target: str) -> list[Task]:
+        self._refuse_state()
         return self._together([network.tasks(target) for _, network in self.networks])
 
     def named_tasks(self, target: str) -> list[Task]:

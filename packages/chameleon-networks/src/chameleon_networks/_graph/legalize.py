@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.api import INT8, SPATIAL, UINT8
+from chameleon_tvm.api import FLOAT16, INT8, SPATIAL, UINT8
 
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import (
@@ -111,6 +111,18 @@ def _boolean_reduction(call: Any, emit: Any) -> Any:
         return None
     made = emit(with_args(call, [emit(relax.op.astype(call.args[0], INT8))]))
     return relax.op.not_equal(made, relax.const(0, INT8))
+
+
+def _half_reduction(call: Any, emit: Any) -> Any:
+    """A sum or mean of half precision in float32, as in other frameworks, which round once."""
+    if {str(call.args[0].ty.dtype), str(call.ty.dtype)} != {FLOAT16}:
+        return None
+    wide = emit(relax.op.astype(call.args[0], "float32"))
+    if operator_name(call) == "relax.cumsum":
+        made = relax.op.cumsum(wide, call.attrs.axis, "float32", call.attrs.exclusive)
+    else:
+        made = with_args(call, [wide])
+    return relax.op.astype(emit(made), FLOAT16)
 
 
 def _constant_answer(answer: bool) -> Callable[[Any, Any], Any]:
@@ -310,6 +322,9 @@ _LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.take": _take,
     **dict.fromkeys(("relax.add", "relax.multiply"), _boolean_arithmetic),
     **dict.fromkeys(("relax.max", "relax.min"), _boolean_reduction),
+    **dict.fromkeys(("relax.cumsum", "relax.sum", "relax.mean"), _half_reduction),
+    **{f"relax.nn.avg_pool{axes}d": _half_reduction for axes in (1, 2, 3)},
+    "relax.nn.adaptive_avg_pool2d": _half_reduction,
     **dict.fromkeys(("relax.isnan", "relax.isinf"), _constant_answer(answer=False)),
     "relax.isfinite": _constant_answer(answer=True),
     **dict.fromkeys(("relax.divide", "relax.floor_divide"), _divide_integers),

@@ -27,11 +27,28 @@ with block_import("torch"):
 relax, tvm = _relax, _tvm
 """TVM, and its graph language, for modules that import them from here."""
 
+STATE_ATTRIBUTE = "chameleon.state"
+"""The attribute of ``main`` with the number of its last inputs that it changes.
+
+Their new values are its last outputs.
+"""
+
+LOOPS_ATTRIBUTE = "chameleon.loops"
+"""An attribute of functions that are already vectorized and parallel loops."""
+
+UPDATE_ATTRIBUTE = "chameleon.update"
+"""An attribute of functions that copy their first parameter to the last one, then write rows."""
+
 _LARGE = 1024
 """Bytes of a constant above which it is kept beside a module's text."""
 
 _CONSTANT = "constant:"
 """Beginning of a name that no importer gives to a variable."""
+
+
+def state_count(function: Any) -> int:
+    """How many of a function's last inputs are buffers that a call changes; see STATE_ATTRIBUTE."""
+    return int((function.attrs or {}).get(STATE_ATTRIBUTE, 0))
 
 
 def mutate(module: Any, mutator: Any) -> Any:

@@ -151,6 +151,15 @@ class ImportedNetwork(ABC):
         those of a ``dict``, or the fields of a class.
         """
 
+    @property
+    def state(self) -> tuple[str, ...]:
+        """The names of the buffers that a call changes, as in a decoder with a cache.
+
+        In this class and in frameworks, the buffers are the network's last inputs, and their new
+        values are its last outputs, which ``returned`` leaves out.
+        """
+        return ()
+
     @abstractmethod
     def samples(self, rng: np.random.Generator) -> Arrays:
         """Random inputs for one inference, one array for each input."""

@@ -90,7 +90,8 @@ class ProgramNetwork(ImportedNetwork):
 
     @property
     def float_ranges(self) -> Sequence[tuple[float, float] | None]:
-        return [numbers.limits for numbers in self._inputs.ranges.values()]
+        limits = [numbers.limits for numbers in self._inputs.ranges.values()]
+        return [*limits[: len(limits) - len(self.state)], *(None for _ in self.state)]
 
     @cached_property
     def example_inputs(self) -> Arrays:
@@ -153,8 +154,15 @@ class ProgramNetwork(ImportedNetwork):
     def returned(self) -> Any:
         return self._inputs.returned
 
+    @property
+    def state(self) -> tuple[str, ...]:
+        return self._inputs.state
+
     def samples(self, rng: np.random.Generator) -> Arrays:
         samples = [_random_like(numbers, rng) for numbers in self._inputs.ranges.values()]
+        if self.state:
+            first, ranges = len(samples) - len(self.state), [*self._inputs.ranges.values()]
+            samples[first:] = map(_random_state, ranges[first:], samples[first:])
         return samples if self.half is None else rounded(samples, self.half)
 
     @property
@@ -388,6 +396,14 @@ _NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {
 def network_of(options: NetworkOptions) -> ImportedNetwork:
     """Make the network that frontend options describe."""
     return _NETWORKS[type(options)](options)
+
+
+def _random_state(initial: NumberRange, drawn: NDArray[Any]) -> NDArray[Any]:
+    """Random numbers for a buffer that calls change, such as they may become in some calls."""
+    if initial.least != initial.most or drawn.dtype.kind != "f":
+        return drawn
+    # A buffer of zeros may be a sum of squares, and one of ones a variance.
+    return np.abs(drawn) if initial.least == 0 else np.full_like(drawn, initial.least)
 
 
 def _random_like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:

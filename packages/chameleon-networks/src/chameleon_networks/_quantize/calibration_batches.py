@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import attrs
 import numpy as np
 import structlog
 from chameleon_core.plugin_api import Arrays, ConfigError
@@ -113,7 +114,8 @@ def _batches_from(
     network: ImportedNetwork, function: Any, source: str, key: str
 ) -> Iterator[Sample]:
     examples = network.samples(np.random.default_rng(_SEED))
-    examples_of = dict(zip(network.input_names(), examples, strict=True))
+    first = len(examples) - len(network.state)
+    examples_of = dict(zip(network.input_names()[:first], examples[:first], strict=True))
     others: Counter[str] = Counter()
     number = own_count = 0
     try:
@@ -121,7 +123,8 @@ def _batches_from(
             label = f"{key}: batch {number} of {source}"
             arrays = _to_arrays(batch, examples_of, label)
             if network.bucket is None:
-                yield _fixed_shape_sample(arrays, examples_of, label)
+                sample = _fixed_shape_sample(arrays, examples_of, label)
+                yield attrs.evolve(sample, inputs=[*sample.inputs, *examples[first:]])
                 own_count += 1
             else:
                 name, sample = _bucket_sample(network.bucket, arrays, label)

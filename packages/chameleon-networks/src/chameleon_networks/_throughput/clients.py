@@ -26,6 +26,8 @@ Call = Callable[[Arrays], Arrays]
 Request = Mapping[str, Any]
 """A request or an answer, as JSON values."""
 
+State = dict[str, np.ndarray[Any, Any]]
+
 Calls = tuple[list[Call], str | None]
 """A function for each client, and the dtype that the framework reports to compute in."""
 
@@ -42,13 +44,23 @@ def load_network(request: Request) -> Calls:
         request["path"], threads=request["threads"], instances=request["instances"]
     )
 
-    def call(inputs: Arrays) -> Arrays:
-        outputs = network(*inputs)
+    buffers = getattr(network, "state", ())
+
+    def call(kept: State, inputs: Arrays) -> Arrays:
+        if not buffers:
+            return flat(network(*inputs))
+        first = len(inputs) - len(buffers)
+        for spec, array in zip(buffers, inputs[first:], strict=True):
+            kept.setdefault(spec.source, array.copy())
+        return [*flat(network(*inputs[:first], state=kept)), *kept.values()]
+
+    def flat(outputs: Any) -> Arrays:
         if hasattr(loader, "flat"):
             return cast("Arrays", loader.flat(outputs))
         return outputs if isinstance(outputs, list) else [outputs]  # of an earlier version
 
-    return [call] * request["streams"], None
+    # Each client has a state of its own, which its first call makes.
+    return [partial(call, {}) for _ in range(request["streams"])], None
 
 
 def compile_openvino(request: Request) -> Calls:

@@ -12,7 +12,13 @@ from chameleon_tvm.api import tirx
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.relax_utils import bindings_of, relax, static_shape, tvm
+from chameleon_networks._graph.relax_utils import (
+    bindings_of,
+    relax,
+    state_count,
+    static_shape,
+    tvm,
+)
 from chameleon_networks._graph.strides import Shape, dense_strides, is_dense
 
 Expr = Any
@@ -137,11 +143,18 @@ class CallSequence:
         inputs: The inputs, in the order of the network's parameters.
         calls: The calls, in order.
         outputs: The tensors that the network returns.
+        state: The new values of the last inputs, which a caller keeps and passes to the next call.
     """
 
     inputs: tuple[Tensor, ...]
     calls: tuple[Call, ...]
     outputs: tuple[Tensor, ...]
+    state: tuple[Tensor, ...] = ()
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """The tensors that must be complete after the last call."""
+        return (*self.outputs, *self.state)
 
 
 def bytes_of(shape: Sequence[int], dtype: str) -> int:
@@ -180,7 +193,13 @@ class _SequenceReader:
             raise NotStaticError("it returns tuples inside a tuple")
         if not self._calls:
             raise NotStaticError("it calls no kernel")
-        return CallSequence(inputs=tuple(inputs), calls=tuple(self._calls), outputs=outputs)
+        first = len(outputs) - state_count(self._main)
+        return CallSequence(
+            inputs=tuple(inputs),
+            calls=tuple(self._calls),
+            outputs=outputs[:first],
+            state=outputs[first:],
+        )
 
     def _value(self, value: Expr, variable: Any) -> Any:
         if isinstance(value, relax.Var):

@@ -93,14 +93,14 @@ class SequenceEditor:
     Attributes:
         calls: For each call of the original sequence, the calls that replace it.
         functions: The kernels and the functions that copy, by name.
-        output_storages: The storages of the network's outputs.
+        output_storages: The storages of the network's outputs and of its new state.
     """
 
     def __init__(self, sequence: CallSequence, functions: Mapping[str, Function]) -> None:
         self._original = sequence
         self.calls: list[list[Call]] = [[call] for call in sequence.calls]
         self.functions = dict(functions)
-        self.output_storages = {output.storage for output in sequence.outputs}
+        self.output_storages = {output.storage for output in sequence.results}
 
     @property
     def sequence(self) -> CallSequence:

@@ -20,6 +20,7 @@ from chameleon_networks._c_runtime.linking import OBJECTS, SOURCES, c_array, com
 from chameleon_networks._c_runtime.pack import ALIGNMENT, aligned
 from chameleon_networks._compile.sequence.calls import CallSequence, Storage, Tensor, bytes_of
 from chameleon_networks._compile.sequence.repacking import Repacking, digest_of
+from chameleon_networks._compile.sequence.state import state_pairs
 from chameleon_networks._compile.sequence.weights import WEIGHTS, write_weights
 from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import Shape
@@ -77,7 +78,8 @@ class MemoryPlan:
         weights: For each constant, its number among the distinct constants.
         constants: The distinct constants.
         output_storages: The output's number for each storage in the memory of an output.
-        copied_outputs: The numbers of the outputs that must be copied from other tensors.
+        copies: The tensors that must be copied to outputs, by the number of the output. The inputs
+            before it have negative numbers, among them those whose new values are copied.
     """
 
     arena: Mapping[Storage, int]
@@ -85,19 +87,23 @@ class MemoryPlan:
     weights: Mapping[Storage, int]
     constants: tuple[NDArray[Any], ...]
     output_storages: Mapping[Storage, int]
-    copied_outputs: tuple[int, ...]
+    copies: Mapping[int, Tensor]
 
 
 def plan_memory(sequence: CallSequence, *, deduplicate: bool = True) -> MemoryPlan:
     """Plan where each storage of a call sequence is in memory."""
     output_storages: dict[Storage, int] = {}
-    copied = []
+    copies: dict[int, Tensor] = {}
     for position, output in enumerate(sequence.outputs):
         storage = output.storage
         if storage.written and output.fills_storage and storage not in output_storages:
             output_storages[storage] = position
         else:
-            copied.append(position)
+            copies[position] = output
+    # Outputs may be parts of an earlier state, so they are copied before it.
+    for position, (old, new) in enumerate(state_pairs(sequence), -len(sequence.state)):
+        if new.storage is not old.storage:
+            copies[position] = new
     lifetimes = _lifetimes(sequence, output_storages)
     offsets, arena_size = assign_offsets(list(lifetimes.values()))
     weights, constants = _number_constants(sequence, deduplicate=deduplicate)
@@ -107,7 +113,7 @@ def plan_memory(sequence: CallSequence, *, deduplicate: bool = True) -> MemoryPl
         weights=weights,
         constants=constants,
         output_storages=output_storages,
-        copied_outputs=tuple(copied),
+        copies=copies,
     )
 
 
@@ -139,7 +145,7 @@ def _smallest_gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
 
 def _lifetimes(sequence: CallSequence, outputs: Mapping[Storage, int]) -> dict[Storage, Lifetime]:
     lifetimes: dict[Storage, Lifetime] = {}
-    used = [*(call.arguments for call in sequence.calls), sequence.outputs]
+    used = [*(call.arguments for call in sequence.calls), sequence.results]
     for number, tensors in enumerate(used):
         for tensor in tensors:
             storage = tensor.storage
@@ -157,7 +163,7 @@ def _number_constants(
     by_sample: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     constants: list[NDArray[Any]] = []
     tensors = [tensor for call in sequence.calls for tensor in call.arguments]
-    for tensor in [*tensors, *sequence.outputs]:
+    for tensor in [*tensors, *sequence.results]:
         storage = tensor.storage
         if storage.constant is None or storage in numbers:
             continue
@@ -235,8 +241,7 @@ class _TableWriter:
         self._strides: list[int] = []
         self._layouts: dict[tuple[Shape, Shape], int] = {}
         arguments = [tensor for call in sequence.calls for tensor in call.arguments]
-        copied = [sequence.outputs[position] for position in plan.copied_outputs]
-        tensors = dict.fromkeys([*arguments, *copied])
+        tensors = dict.fromkeys([*arguments, *plan.copies.values()])
         self._tensors = {tensor: number for number, tensor in enumerate(tensors)}
 
     def text(self, layout: int, sums: Sequence[int]) -> str:
@@ -258,10 +263,10 @@ class _TableWriter:
             calls.append(f"{{{_exported_symbol(call.symbol)}, {places}}}")
             arguments += [numbers[tensor] for tensor in call.arguments]
             loops += own
-        copies = []
-        for position in plan.copied_outputs:
-            output = sequence.outputs[position]
-            copies.append(f"{{{position}, {numbers[output]}, {output.size}}}")
+        copies = [
+            f"{{{position}, {numbers[tensor]}, {tensor.size}}}"
+            for position, tensor in plan.copies.items()
+        ]
         sizes = {
             "INPUTS": len(sequence.inputs),
             "LAYOUT": layout,

@@ -19,8 +19,8 @@ ONNXRUNTIME_DOMAIN = "com.microsoft"
 """The domain of operators that only ONNX Runtime has."""
 _FLOATS = (1, 10, 16)
 """``FLOAT``, ``FLOAT16`` and ``BFLOAT16`` of ``TensorProto``: too short for all sums in int32."""
-_INT32, _DOUBLE = 6, 11
-"""``INT32`` and ``DOUBLE`` of ``TensorProto``."""
+_INT32, _HALF, _DOUBLE = 6, 10, 11
+"""``INT32``, ``FLOAT16`` and ``DOUBLE`` of ``TensorProto``."""
 _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
 """The domains of operators that are rewritten: the standard's and ONNX Runtime's."""
 
@@ -107,6 +107,9 @@ class _Writer:
         self.constants: list[Any] = []
         self._known = {item.name: item for item in model.graph.initializer}
         self._exact = {item.name for item in model.graph.output}
+        infos = [*model.graph.input, *model.graph.value_info]
+        self._halves = {item.name for item in infos if item.type.tensor_type.elem_type == _HALF}
+        self._halves |= {name for name, item in self._known.items() if item.data_type == _HALF}
         for node in model.graph.node:
             if not (node.op_type == "Cast" and node.attribute[0].i in _FLOATS):
                 self._exact.update(node.input)
@@ -128,6 +131,13 @@ class _Writer:
         """The value of a tensor that is a constant, or None if the network computes the tensor."""
         tensor = self._known.get(name)
         return None if tensor is None else _onnx().numpy_helper.to_array(tensor)
+
+    def scale(self, name: str, reader: str) -> str:
+        """A scale in float32, because products of quantized tensors overflow in half precision."""
+        if name not in self._halves:
+            return name
+        wide = f"{reader}/{name}_{len(self.nodes)}"
+        return self.add("Cast", [name], wide, wide, to=_FLOATS[0])
 
     def is_rounded(self, name: str) -> bool:
         """Whether all nodes that read a tensor first convert it to floating point."""
@@ -179,7 +189,7 @@ class _NodeRewriter:
         """Write the dequantization of a tensor, and return the name of the result."""
         # An operator may read one tensor twice.
         name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
-        inputs = [numbers, scale, zero]
+        inputs = [numbers, self.writer.scale(scale, self.name), zero]
         return self.writer.add("DequantizeLinear", inputs, f"{name}/{numbers}", name, axis=axis)
 
     def unit_scales(self, zero: str) -> str:
@@ -191,7 +201,8 @@ class _NodeRewriter:
 
     def quantize(self, real: str, index: int) -> None:
         """Write the quantization of the output, by the scale and zero point from ``index`` on."""
-        inputs = [real, self.input(index), self.input(index + 1)]
+        scale = self.writer.scale(self.input(index), self.name)
+        inputs = [real, scale, self.input(index + 1)]
         self.writer.add("QuantizeLinear", inputs, self.output, f"{self.name}/quantize")
 
     def compute(self, kind: str, inputs: list[str], **attributes: Any) -> str:

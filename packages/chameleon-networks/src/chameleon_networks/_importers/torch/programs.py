@@ -108,6 +108,7 @@ class ProgramInputs:
     Attributes:
         half: ``float16`` or ``bfloat16`` if the program computes in that dtype, else None.
         returned: The structure of the outputs; see ``ImportedNetwork.returned``.
+        state: The names of the buffers that a call changes; see ``ImportedNetwork.state``.
         ranges: The dtype, the shape, and the smallest and largest number of each example input, by
             name. Inputs in half precision are described as float32.
     """
@@ -115,20 +116,29 @@ class ProgramInputs:
     half: str | None
     ranges: Mapping[str, NumberRange]
     returned: Any
+    state: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, program: Any) -> ProgramInputs:
         """The inputs of a ``torch.export.ExportedProgram``."""
         arrays = zip(input_tensors(program), example_arrays(program), strict=True)
         ranges = {name: NumberRange.of(array) for name, array in arrays}
-        return cls(half=half_type(program), ranges=ranges, returned=returned_structure(program))
+        return cls(
+            half=half_type(program),
+            ranges=ranges,
+            returned=returned_structure(program),
+            state=tuple(inference.state_of(program)),
+        )
 
 
 def returned_structure(program: Any) -> Any:
     """The structure of a program's outputs; see ``ImportedNetwork.returned``."""
     constant = importlib.import_module("torch.export.graph_signature").ConstantArgument
     specs = [s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
-    whole = _tensors_in(program.call_spec.out_spec, iter([type(s.arg) is constant for s in specs]))
+    returned = program.call_spec.out_spec
+    if inference.state_of(program):  # the new state follows
+        returned = _children(returned)[0]
+    whole = _tensors_in(returned, iter([type(s.arg) is constant for s in specs]))
     if whole is None:
         return {"type": "tuple", "parts": []}  # the import says that there is no tensor
     if "keys" not in whole and whole["type"] != _LEAF:
@@ -147,15 +157,20 @@ def _tensors_in(spec: Any, are_constants: Iterator[bool]) -> Any:
     """The structure of the tensors in a ``TreeSpec``; None if it has none."""
     if spec.is_leaf():
         return None if next(are_constants) else {"type": _LEAF}
-    # Torch had no method ``children`` before version 2.9.
-    children = spec.children() if hasattr(spec, "children") else spec.children_specs
-    parts = [_tensors_in(child, are_constants) for child in children]
+    parts = [_tensors_in(child, are_constants) for child in _children(spec)]
     kept = [place for place, part in enumerate(parts) if part is not None]
     if not kept:
         return None
     name, keys = _keys_of(spec)
     known = {} if keys is None else {"keys": [keys[place] for place in kept]}
     return {"type": name, **known, "parts": [parts[place] for place in kept]}
+
+
+def _children(spec: Any) -> Sequence[Any]:
+    """The structures of a container's parts."""
+    # Torch had no method ``children`` before version 2.9.
+    children: Sequence[Any] = spec.children() if hasattr(spec, "children") else spec.children_specs
+    return children
 
 
 def _keys_of(spec: Any) -> tuple[str, Sequence[Any] | None]:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from chameleon_tvm.api import INT8, tirx
 
 from chameleon_networks._graph.relax_utils import integer_power, map_elements, relax
@@ -30,6 +31,16 @@ def _scale(value: Any, call: TorchCall, name: str) -> Any:
 def _promote(operator: Any, call: TorchCall) -> Any:
     """An operator on two operands that are converted to the result's dtype first."""
     return operator(*call.operands(2))
+
+
+def _compare(operator: Any, call: TorchCall) -> Any:
+    """A comparison in the dtype to which torch promotes both operands."""
+    values = (
+        value.meta["val"] if isinstance(value, torch.fx.Node) else value
+        for value in call.node.args[:2]
+    )
+    common = str(torch.result_type(*values)).removeprefix("torch.")
+    return operator(*call.operands(2, common))
 
 
 def _shift(operator: Any, call: TorchCall) -> Any:
@@ -147,8 +158,8 @@ def _max_dim(operator: Any, position: Any, call: TorchCall) -> Any:
     )
 
 
-def _prod_dim(operator: Any, call: TorchCall) -> Any:
-    """``prod.dim_int``: along one axis."""
+def _prod(operator: Any, call: TorchCall) -> Any:
+    """``prod`` in the result's dtype, along one axis or along all."""
     return operator(*call.operands(1), call.argument(1, "dim"), bool(call.argument(2, "keepdim")))
 
 
@@ -171,9 +182,9 @@ def _cumulative(operator: Any, call: TorchCall) -> Any:
 
 
 def _variance(call: TorchCall) -> Any:
-    """``var`` of float32 in float64, as in torch; TVM's rounds each square and scales the mean."""
+    """``var`` in a wider dtype, as in torch; TVM's rounds each square and scales the mean."""
     shape = extents(call.value(0))
-    wide = "float64" if call.dtype == "float32" else call.dtype
+    wide = "float64" if call.dtype in {"float32", "float64"} else "float32"
     [x] = call.operands(1, wide)
     correction, keep = call.argument(2, "correction"), bool(call.argument(3, "keepdim"))
     axes = call.argument(1, "dim") or [*range(len(shape))]
@@ -200,6 +211,15 @@ def _group_norm(call: TorchCall) -> Any:
     return call.emit(relax.Tuple([result]))
 
 
+_COMPARISONS = {
+    "eq": op.equal,
+    "ne": op.not_equal,
+    "lt": op.less,
+    "le": op.less_equal,
+    "gt": op.greater,
+    "ge": op.greater_equal,
+}
+
 _SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (
     (partial(_add_scaled, op.add), ("add.Tensor", "add.Scalar")),
     (partial(_add_scaled, op.subtract), ("sub.Tensor", "sub.Scalar")),
@@ -216,6 +236,10 @@ _SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (
     ),
     (_matmul, ("matmul.default", "mm.default", "bmm.default")),
     (_addmm, ("addmm.default", "baddbmm.default")),
+    *(
+        (partial(_compare, operator), (f"{name}.Tensor", f"{name}.Scalar"))
+        for name, operator in _COMPARISONS.items()
+    ),
     (_clamp, ("clamp.default", "clamp.Tensor", "clamp_min.default")),
 )
 
@@ -238,7 +262,7 @@ CONVERTERS: dict[str, Converter] = {
     "min.dim": partial(_max_dim, op.min, op.argmin),
     "where.self": _where,
     "cat.default": _cat,
-    "prod.dim_int": partial(_prod_dim, op.prod),
+    **dict.fromkeys(("prod.default", "prod.dim_int"), partial(_prod, op.prod)),
     "cumsum.default": partial(_cumulative, op.cumsum),
     "cumprod.default": partial(_cumulative, op.cumprod),
     "native_group_norm.default": _group_norm,

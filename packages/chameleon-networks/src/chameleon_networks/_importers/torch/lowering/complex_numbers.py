@@ -109,10 +109,12 @@ class Complex:
 
     def reciprocal(self) -> Complex:
         """The reciprocal, 1 over the complex number."""
-        magnitude = self.squared_size()
-        return self.conjugate() * Complex(
-            1 / magnitude if is_number(magnitude) else magnitude.reciprocal()
-        )
+        if is_number(self.real) and is_number(self.imaginary):
+            return Complex.of(1 / complex(self.real, self.imaginary))
+        # No square of the scaled parts overflows or vanishes.
+        size = torch.maximum(*(part.abs() for part in self.tensors()))
+        scaled = self.each(lambda part: part / size)
+        return scaled.conjugate() * Complex((scaled.squared_size() * size).reciprocal())
 
 
 def is_number(part: Part) -> bool:
@@ -235,7 +237,7 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     "neg": lambda _, x: x * Complex(-1),
     "pow": lambda _, x, exponent: math.prod([x] * exponent, start=Complex(1)),
     "exp": _exponential,
-    "abs": lambda _, x: x.squared_size().sqrt(),
+    "abs": lambda _, x: torch.hypot(*x.tensors()),
     "angle": lambda _, x: torch.atan2(*reversed(x.tensors())),
     **dict.fromkeys(
         ("mm", "bmm", "matmul"),

@@ -276,15 +276,18 @@ def _norm_of_difference(difference: Any, p: float) -> Any:
     if p == 2.0:  # noqa: PLR2004 - the Euclidean norm
         return (difference * difference).sum(-1).sqrt()
     if p == 0.0:
-        return (difference != 0).to(difference.dtype).sum(-1)
+        return difference.abs().ceil().clamp(max=1.0).sum(-1)  # NaN stays NaN
     size = difference.abs()
     return size.amax(-1) if math.isinf(p) else size.pow(p).sum(-1).pow(1 / p)
 
 
-def _zero_norm(
+def _vector_norm(
     x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
-    """``linalg_vector_norm`` of order 0: how many numbers are not zero."""
+    """``linalg_vector_norm`` in float32 at least, and of order 0: the count of other numbers."""
+    if x.dtype is torch.half and order != 0:
+        norm = torch.linalg.vector_norm(x.float(), order, dim, keepdim)
+        return norm.to(dtype or x.dtype)
     if order != 0 or x.is_complex():
         return NotImplemented
     axes = list(range(x.ndim)) if dim is None else dim
@@ -364,7 +367,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.std_mean.correction: functools.partial(_with_mean, _std),
     _ATEN._native_batch_norm_legit_functional.default: _batch_norm_training,  # noqa: SLF001
     _ATEN._cdist_forward.default: _cdist,  # noqa: SLF001
-    _ATEN.linalg_vector_norm.default: _zero_norm,
+    _ATEN.linalg_vector_norm.default: _vector_norm,
 }
 """Functions of torch that are traced instead of an operator, by operator."""
 

@@ -36,8 +36,14 @@ def _scales_match_extents(call: TorchCall, shape: Sequence[int]) -> bool:
     )
 
 
+def _check_interpolates_floats(call: TorchCall) -> None:
+    if "int" in call.dtype:  # torch rounds after each axis, with weights of 16 bits
+        raise NotImplementedError("it interpolates integers")
+
+
 def _resize_smooth(mode: str, method: str, call: TorchCall) -> Any:
     """Resize without ``antialias``; TVM supports only factors that equal the extents' ratios."""
+    _check_interpolates_floats(call)
     if _scales_match_extents(call, extents(call.value(0))) or call.node.args[2]:
         return getattr(call.importer, method)(call.node)
     return _resize_by_matrices(mode, call, call.node.args[3], antialias=False)
@@ -45,6 +51,7 @@ def _resize_smooth(mode: str, method: str, call: TorchCall) -> Any:
 
 def _resize_antialias(mode: str, call: TorchCall) -> Any:
     """Resize with ``antialias``."""
+    _check_interpolates_floats(call)
     factors = call.argument(3, "scales_h"), call.argument(4, "scales_w")
     known = None not in factors and not call.argument(2, "align_corners")
     return _resize_by_matrices(mode, call, factors if known else None, antialias=True)

@@ -24,7 +24,8 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from chameleon_networks import _source_location as source_location
 from chameleon_networks._frameworks.inference import like
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import STATE_ATTRIBUTE, relax
+from chameleon_networks._importers.torch.inference import state_of
 from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
 from chameleon_networks._importers.torch.lowering.decompositions import decompose, function_calls
 from chameleon_networks._importers.torch.lowering.empty_tensors import is_scalar, reduces_scalar
@@ -44,6 +45,9 @@ CONVERTERS = {
     **quantized.CONVERTERS,
 }
 
+
+_UPDATES = {torch.ops.aten.index_put.default, torch.ops.aten.slice_scatter.default}
+"""Operators whose result is their first argument with some rows written."""
 
 _DECOMPOSED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Programs in the operators that an importer can read. Rewriting takes seconds."""
@@ -82,6 +86,10 @@ def torch_graph(program: Any) -> ImportedGraph:
             f"the compiler cannot read the network: {first_line(error)}",
             hint=_IN_FLOAT32 if double else hint,
         ) from error
+    if state := state_of(program):
+        module.update_func(
+            module.get_global_var("main"), module["main"].with_attr(STATE_ATTRIBUTE, len(state))
+        )
     return ImportedGraph(
         module=module,
         locations=importer.locations,
@@ -187,9 +195,19 @@ class _Importer(ExportedProgramImporter):
         self._hint = hint
         self.locations: dict[str, SourceLocation] = {}
         self.survey = OperatorSurvey()
+        self._state: frozenset[str] = frozenset()
+
+    def is_state(self, node: Any) -> bool:
+        """Whether a node is a buffer that calls change, perhaps with rows that were written."""
+        while node.target in _UPDATES:
+            node = node.args[0]
+        return node.name in self._state
 
     def create_input_vars(self, exported_program: Any) -> Any:
         """See the base class. Reports missing operators before problems with inputs."""
+        if state := state_of(exported_program):
+            inputs = exported_program.graph_signature.user_inputs
+            self._state = frozenset(inputs[-len(state) :])
         calls = function_calls(exported_program)
         self.survey.operators.update(
             source_location.operator_of(node) for node in calls if node.target is not getitem

@@ -9,12 +9,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_tvm.api import UINT8, te, tirx
+from chameleon_tvm.api import UINT8, emit, te, tirx
 
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import (
+    LOOPS_ATTRIBUTE,
+    UPDATE_ATTRIBUTE,
+    relax,
+    tvm,
+)
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
+
+_OPAQUE = 8
+"""TVM's value of ``OpPatternKind`` for functions that are never fused."""
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 """TVM's name for each reduction of torch's ``scatter_reduce``."""
@@ -61,20 +69,26 @@ def _index_tensors(
     call: TorchCall, data: Any, arguments: Sequence[Any]
 ) -> tuple[list[int], list[Any]]:
     """The indexed axes, and a non-negative index tensor for each. All indices have one shape."""
-    shape = extents(data)
+    positions, indices = _plain_index_tensors(call, arguments)
+    result = []
+    for position, index in zip(positions, indices, strict=True):
+        kind, extent = str(index.ty.dtype), extents(data)[position]
+        zero, whole = (relax.const(number, kind) for number in (0, extent))
+        result.append(call.emit(op.where(index < zero, index + whole, index)))
+    return positions, result
+
+
+def _plain_index_tensors(call: TorchCall, arguments: Sequence[Any]) -> tuple[list[int], list[Any]]:
+    """The indexed axes, and an index tensor for each. All indices have one shape."""
     positions = [i for i, item in enumerate(arguments) if item is not None]
     indices = [call.tensor(arguments[i]) for i in positions]
     if any(str(index.ty.dtype) in {"bool", UINT8} for index in indices):
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
     common = np.broadcast_shapes(*(tuple(extents(index)) for index in indices))
-    result = []
-    for i, argument in zip(positions, indices, strict=True):
-        index = argument
-        if len(indices) > 1 and tuple(extents(index)) != common:
-            index = call.emit(op.broadcast_to(index, common))
-        zero, extent = (relax.const(number, str(index.ty.dtype)) for number in (0, shape[i]))
-        result.append(call.emit(op.where(index < zero, index + extent, index)))
-    return positions, result
+    return positions, [
+        index if tuple(extents(index)) == common else call.emit(op.broadcast_to(index, common))
+        for index in indices
+    ]
 
 
 def _index_put(call: TorchCall) -> Any:
@@ -85,6 +99,8 @@ def _index_put(call: TorchCall) -> Any:
     masks = [index_or_none for index_or_none in call.node.args[1] if index_or_none is not None]
     if len(masks) == 1 and str(call.tensor(masks[0]).ty.dtype) == "bool":
         return _masked_put(data, call.tensor(masks[0]), values, accumulate=accumulate)
+    if not accumulate and call.importer.is_state(call.node.args[0]):
+        return _updated(call, data, *_plain_index_tensors(call, call.node.args[1]), values)
     positions, indices = _index_tensors(call, data, call.node.args[1])
     shape, index_shape = extents(data), extents(indices[0])
     rest = [axis for axis in range(len(shape)) if axis not in positions]
@@ -97,6 +113,116 @@ def _index_put(call: TorchCall) -> Any:
     mode = "add" if accumulate else "update"
     result = op.scatter_nd(_permute(data, order), index, values, mode)
     return _permute(result, _inverse(order))
+
+
+def _updated(
+    call: TorchCall, data: Any, positions: Sequence[int], indices: Sequence[Any], values: Any
+) -> Any:
+    """Rows written into a buffer that calls change, by a kernel that need not copy the buffer."""
+    shape, index_shape = extents(data), extents(indices[0])
+    rest = [axis for axis in range(len(shape)) if axis not in positions]
+    order = _result_order(positions, rest, len(index_shape))
+    target = [*index_shape, *(shape[axis] for axis in rest)]
+    target = [target[axis] for axis in order]
+    if extents(values) != target:
+        values = call.emit(op.broadcast_to(values, target))
+    builder, first = call.importer.block_builder, order.index(0)
+    kernel = _update(shape, str(data.ty.dtype), positions, indices, first)
+    arguments = [data, *indices, values]
+    return builder.emit(relax.call_tir(builder.add_func(kernel, "update"), arguments, data.ty))
+
+
+def _update(
+    shape: Sequence[int], dtype: str, axes: Sequence[int], indices: Sequence[Any], first: int
+) -> Any:
+    """The kernel of ``x[..., i, j, ...] = values``, with index tensors of one shape.
+
+    Its parameters are the tensor, the indices, the values, and the result. An index beyond the
+    tensor writes nothing.
+
+    Args:
+        shape: The shape of the tensor.
+        dtype: The dtype of the tensor.
+        axes: The axes of the tensor with an index.
+        indices: The index tensors.
+        first: The first axis of the values that belongs to the indices.
+    """
+    places = [int(extent) for extent in indices[0].ty.shape]
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    before, after = rest[:first], rest[first:]
+    extents = [*(shape[axis] for axis in before), *places, *(shape[axis] for axis in after)]
+    data, values, result = (
+        emit.buffer(name, extent, dtype=dtype)
+        for name, extent in (("x", shape), ("values", extents), ("y", shape))
+    )
+    tables = [
+        emit.buffer(f"i{number}", places, dtype=str(index.ty.dtype))
+        for number, index in enumerate(indices)
+    ]
+
+    def write(*at: Any) -> Any:
+        outer, inner = at[: len(before)], at[len(before) :]
+        loaded = [tirx.Cast("int32", emit.load(table, inner)) for table in tables]
+        row = [
+            tirx.Select(index < 0, index + shape[axis], index)
+            for axis, index in zip(axes, loaded, strict=True)
+        ]
+        inside = [
+            tirx.all(index >= 0, index < shape[axis]) for axis, index in zip(axes, row, strict=True)
+        ]
+
+        def store(*columns: Any) -> Any:
+            place = dict(zip(rest, (*outer, *columns), strict=True)) | dict(
+                zip(axes, row, strict=True)
+            )
+            number = emit.load(values, [*at, *columns])
+            return emit.store(result, [place[axis] for axis in range(len(shape))], number)
+
+        columns = {f"column{axis}": shape[axis] for axis in after}
+        return emit.when(tirx.all(*inside), emit.loops(columns, store))
+
+    names = {
+        f"at{axis}": extent for axis, extent in enumerate(extents[: len(extents) - len(after)])
+    }
+    if before:
+        head, *others = names.items()
+        rows = emit.parallel(
+            head[0], head[1], lambda at: emit.loops(dict(others), lambda *more: write(at, *more))
+        )
+    else:
+        rows = emit.loops(names, write)
+    outer_shape, inner = list(shape[:-1]), shape[-1] if shape else 1
+
+    def copy(row: Any) -> Any:
+        place = emit.split(row, outer_shape)
+
+        def element(column: Any) -> Any:
+            at = [*place, column][: len(shape)]
+            return emit.store(result, at, emit.load(data, at))
+
+        return emit.loop("column", inner, element)
+
+    whole = emit.parallel("row", math.prod(outer_shape), copy)
+    root = tvm.s_tir.SBlock([], [], [], "root", emit.sequence([whole, rows]))
+    realized = tvm.s_tir.SBlockRealize([], tirx.const(True), root)
+    function = emit.function([data, *tables, values, result], realized)
+    marks = {"s_tir": True, LOOPS_ATTRIBUTE: True, UPDATE_ATTRIBUTE: True, "op_pattern": _OPAQUE}
+    return function.with_attr(marks)
+
+
+def _slice_scatter(call: TorchCall) -> Any:
+    """``x[:, 2:5] = values``, as an update of rows if ``x`` is a buffer that calls change."""
+    data, axis = call.tensor(call.node.args[0]), int(call.argument(2, "dim", 0))
+    shape = extents(data)
+    axis %= len(shape)
+    start, end = call.argument(3, "start"), call.argument(4, "end")
+    step = int(call.argument(5, "step", 1))
+    rows = range(shape[axis])[start:end:step]
+    values = call.tensor(call.node.args[1], str(data.ty.dtype))
+    if call.importer.is_state(call.node.args[0]):
+        indices = [relax.const(np.array(rows, np.int64))]
+        return _updated(call, data, [axis], indices, values)
+    return op.slice_scatter(data, values, rows.start, rows.stop, rows.step, axis)
 
 
 def _masked_put(data: Any, mask: Any, values: Any, *, accumulate: bool) -> Any:
@@ -199,7 +325,9 @@ def _reduce_variable_bags(call: TorchCall, rows: Any, inside: Any) -> Any:
     factors = call.argument(6, "per_sample_weights")
     if factors is not None:
         member = member * call.tensor(factors)
-    total = op.matmul(member, rows)
+    # A product with zeros would pass on NaN and infinities of other bags.
+    terms = op.where(op.expand_dims(inside, 2), op.expand_dims(member, 2) * rows, zero)
+    total = op.sum(terms, [1])
     if mode == _MEAN:
         total = total / op.maximum(count, relax.const(1.0, kind))
     return call.emit(total)
@@ -240,6 +368,7 @@ CONVERTERS: dict[str, Converter] = {
     "index_select.default": lambda call: op.take(call.value(0), call.value(2), call.node.args[1]),
     "select.int": _select,
     "index.Tensor": _index,
+    "slice_scatter.default": _slice_scatter,
     **dict.fromkeys(("index_put.default", "index_put_.default"), _index_put),
     "grouped_mm_fallback.default": _grouped_matmul,
     "scatter_add.default": partial(_scatter, "add"),

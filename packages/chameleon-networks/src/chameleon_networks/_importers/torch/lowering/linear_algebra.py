@@ -262,10 +262,11 @@ def _householder_product(a: Any, factors: Any) -> Any:
     """The orthogonal matrix of reflections."""
     rows = torch.arange(a.shape[-2])
     product = torch.eye(len(rows), dtype=a.dtype).expand(*a.shape[:-1], len(rows))
-    for step in range(factors.shape[-1]):
+    # From the last reflection on, as in LAPACK, no reflection changes rows before its own.
+    for step in reversed(range(factors.shape[-1])):
         vector = torch.where(rows > step, a[..., step], 0.0) + (rows == step)
-        row = factors[..., step, None, None] * vector.unsqueeze(-2)
-        product = product - product @ vector.unsqueeze(-1) * row
+        column = factors[..., step, None, None] * vector.unsqueeze(-1)
+        product = product - column * (vector.unsqueeze(-2) @ product)
     return product
 
 

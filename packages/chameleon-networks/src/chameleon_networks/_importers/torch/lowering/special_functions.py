@@ -53,13 +53,27 @@ def _copysign(x: Any, y: Any) -> Any:
 
 def _frexp(x: Any) -> Any:
     """``frexp``: a fraction of magnitude 0.5 to 1, and a power of two."""
-    magnitude = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
+    # Powers of two beside the smallest and largest numbers are subnormal or infinite.
+    tiny, huge = x.abs() < 2.0**-100, x.abs() > 2.0**100
+    ordinary = (x != 0) & x.isfinite()
+    x = torch.where(tiny, x * 2.0**64, torch.where(huge, x * 2.0**-64, x))
+    magnitude = torch.where(ordinary, x.abs(), 1.0)
     power = magnitude.log2().floor() + 1
     fraction = magnitude * torch.exp2(-power)
     power = torch.where(fraction >= 1, power + 1, torch.where(2 * fraction < 1, power - 1, power))
-    ordinary = (x != 0) & x.isfinite()
     exact = torch.where(ordinary, x * torch.exp2(-power), x)
+    power = torch.where(tiny, power - 64, torch.where(huge, power + 64, power))
     return exact, torch.where(ordinary, power, 0).to(torch.int32)
+
+
+def _ldexp(x: Any, exponent: Any) -> Any:
+    """``ldexp`` in four steps, because a power of two may be infinite or zero by itself."""
+    dtype = x.dtype if x.is_floating_point() else torch.float32
+    most = 2200.0 if dtype is torch.float64 else 300.0
+    exponent = exponent.to(dtype).clamp(-most, most)
+    part = (exponent / 4).trunc()
+    power = torch.exp2(part)
+    return x.to(dtype) * power * power * power * torch.exp2(exponent - 3 * part)
 
 
 def _angle(x: Any) -> Any:
@@ -170,7 +184,9 @@ def _i_scaled(order: int, x: Any) -> Any:
 
 def _bessel_i(order: int, x: Any) -> Any:
     half = (0.5 * x.abs()).exp()  # two factors overflow later than one
-    return _i_scaled(order, x) * half * half
+    value = _i_scaled(order, x) * half * half
+    infinite = (x if order else x.abs()) * math.inf
+    return torch.where(x.abs() > 1e3, infinite, value)  # noqa: PLR2004 - also no float64
 
 
 def _k_near(order: int, x: Any) -> Any:
@@ -411,9 +427,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.copysign.Tensor: _copysign,
     _ATEN.copysign.Scalar: _copysign,
     _ATEN.frexp.Tensor: _frexp,
+    _ATEN.ldexp.Tensor: _ldexp,
     _ATEN.fmax.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x >= y, x, y)),
     _ATEN.fmin.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x <= y, x, y)),
-    _ATEN.ldexp.Tensor: lambda x, y: x * torch.exp2(y.float()),
     _ATEN.angle.default: _angle,
     _ATEN.elu.default: _elu,
     # Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2

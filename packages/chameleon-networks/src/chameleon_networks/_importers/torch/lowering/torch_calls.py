@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+import numpy as np
 
 from chameleon_networks._graph.relax_utils import relax
 
@@ -47,6 +48,8 @@ class TorchCall:
 
     def tensor(self, argument: Any, dtype: str | None = None) -> Any:
         """An argument as a Relax value, converted to a dtype if ``dtype`` is not None."""
+        if isinstance(argument, int) and dtype is not None and "int" in dtype:
+            return relax.const(np.array(argument).astype(dtype), dtype)  # it wraps
         if isinstance(argument, bool | int | float):
             return relax.const(argument, dtype)
         value = self.importer.env[argument]
