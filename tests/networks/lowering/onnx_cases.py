@@ -113,6 +113,20 @@ def one(kind, inputs, *constants, **attributes):
 _LSTM = {"hidden_size": 5, "outputs": 3}
 _GRU = {"hidden_size": 5, "outputs": 2}
 
+_FAR = (np.nan, np.inf, -np.inf, 3e38, -1e30, 1e4, -1e4, 1.0, -1.0, 2.5)
+"""Coordinates at the edges of an image, far from it, and nowhere."""
+
+
+def _samples(method, padding, align_corners):
+    """Pixels, one of which is infinite, at places with a far coordinate each."""
+    pixels, grid = _r(1, 2, 5, 6), np.tanh(_r(1, 2, len(_FAR), 2))
+    pixels[0, 1, 4, 5] = np.inf
+    for axis in range(2):
+        grid[0, axis, :, axis] = _FAR
+    options = {"mode": method, "padding_mode": padding, "align_corners": align_corners}
+    return one("GridSample", [pixels, grid], **options)
+
+
 CASES = {
     "conv 1d": one("Conv", [_r(1, 3, 9)], _r(4, 3, 3), pads=[1, 1], strides=[2]),
     "conv 3d": one("Conv", [_r(1, 2, 4, 5, 5)], _r(3, 2, 3, 3, 3)),
@@ -204,6 +218,11 @@ CASES = {
     "remainder": one("Mod", [_i(9, 3, 4)], 4),
     "clip": one("Clip", [_r(3, 4)], -0.5, 0.5),
     "grid sample": one("GridSample", [_r(1, 3, 5, 6), np.tanh(_r(1, 4, 3, 2))]),
+    **{
+        f"grid sample {method} {padding} {align}": _samples(method, padding, align)
+        for method in ("bilinear", "nearest", "bicubic")
+        for padding, align in [("zeros", 0), ("border", 1), ("reflection", 0)]
+    },
     "lstm with computed weights": one("LSTM", [_r(3, 2, 4), _r(1, 20, 4), _r(1, 20, 5)], **_LSTM),
     "lstm of any kind": one(
         "LSTM",

@@ -1,9 +1,22 @@
 """Resizing, sampling and pooling of images of torch."""
 
+import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 from .torch_networks import holed, net, of, r
+
+_FAR = torch.tensor([torch.nan, torch.inf, -torch.inf, 3e38, 1e4, -1e4, 1.0, -1.0, 2.5])
+"""Coordinates at the edges of an image, far from it, and nowhere."""
+
+
+def _far_places():
+    """A grid with a far coordinate in each place."""
+    grid = r(1, 2, len(_FAR), 2).tanh()
+    for axis in range(2):
+        grid[0, axis, :, axis] = _FAR
+    return grid
+
 
 IMAGES = {
     "nearest": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 3, 4, 5)),
@@ -45,6 +58,18 @@ IMAGES = {
     "grid sample nearest": lambda: of(
         F.grid_sample, r(1, 3, 5, 6), r(1, 4, 3, 2), mode="nearest", align_corners=False
     ),
+    **{
+        f"grid sample {mode} {padding} {align}": lambda mode=mode, padding=padding, align=align: of(
+            F.grid_sample,
+            r(1, 2, 5, 6),
+            _far_places(),
+            mode=mode,
+            padding_mode=padding,
+            align_corners=align,
+        )
+        for mode in ("bilinear", "nearest", "bicubic")
+        for padding, align in [("zeros", False), ("border", True), ("reflection", False)]
+    },
     "constant resized to its size": lambda: of(
         lambda x: x + F.interpolate(x.new_ones(1, 3, 4, 4), (4, 4), mode="bilinear"), r(1, 3, 4, 4)
     ),

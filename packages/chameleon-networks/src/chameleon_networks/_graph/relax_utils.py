@@ -1,16 +1,19 @@
-"""Helpers of passes over Relax graphs.
+"""Helpers of importers and of passes over Relax graphs.
 
 Import ``relax`` from here: TVM's own import would load torch, which takes seconds.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
+import attrs
 import numpy as np
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 from chameleon_system.api import block_import
@@ -44,6 +47,21 @@ _LARGE = 1024
 
 _CONSTANT = "constant:"
 """Beginning of a name that no importer gives to a variable."""
+
+NEAREST, LINEAR, CUBIC = "nearest", "bilinear", "bicubic"
+ZEROS, BORDER, REFLECTION = "zeros", "border", "reflection"
+
+_CUBIC = -0.75
+"""The parameter of Keys, "Cubic convolution interpolation for digital image processing", 1981."""
+
+_MOST_INT32, _MOST_INT64 = 2.0**31, 2.0**63
+
+_FAR = -100.0
+"""Torch's place of pixels of volumes whose coordinates are not finite or not in int32."""
+
+_PLANE_AXES = 2
+
+_Number = Callable[[float], Any]
 
 
 def state_count(function: Any) -> int:
@@ -176,6 +194,148 @@ def transposed_convolution(
     convolve = getattr(relax.op.nn, f"conv{rank}d_transpose")
     crops = [*padding[:rank], *ends]
     return convolve(data, weights, list(strides), crops, dilation=list(dilation), groups=groups)
+
+
+@attrs.frozen(kw_only=True)
+class GridSample:
+    """Sampling of images at the places of a grid, as torch and onnxruntime define it.
+
+    TVM's own ``grid_sample`` differs from both at places that are NaN, infinite or far outside.
+
+    Attributes:
+        method: ``NEAREST``, ``LINEAR`` or ``CUBIC``.
+        padding: ``ZEROS``, ``BORDER`` or ``REFLECTION``.
+        align_corners: Whether -1 and 1 are the centers of the outer pixels, and not their edges.
+        axes: Number of spatial axes.
+        moves_places: Whether places outside are moved into the image before pixels are chosen, as
+            by torch. Otherwise, each pixel outside is replaced by one inside, as by onnxruntime.
+    """
+
+    method: str
+    padding: str
+    align_corners: bool
+    axes: int
+    moves_places: bool
+
+    def apply(self, builder: Any, data: Any, grid: Any) -> Any:
+        """Sample images of shape (N, C, *spatial) at a grid of shape (N, *places, axes).
+
+        Coordinates are from -1 to 1, columns first. The result has the shape (N, C, *places).
+        """
+        return builder.call_te(self._sampled, data, grid, primfunc_name_hint="grid_sample")
+
+    def _sampled(self, data: te.Tensor, grid: te.Tensor) -> te.Tensor:
+        number = partial(tirx.const, dtype=grid.dtype)
+        zero = tirx.const(0, data.dtype)
+        extents = [int(extent) for extent in data.shape[2:]]
+        places = [self._places(grid, axis, extent) for axis, extent in enumerate(extents)]
+        pixels = [self._pixels(one, extent) for one, extent in zip(places, extents, strict=True)]
+
+        def value(n: Any, c: Any, *place: Any) -> Any:
+            weights = [self._weights(at(n, *place), number) for at in places]
+
+            def interpolated(*steps: int) -> Any:
+                axis = len(steps)
+                if axis < self.axes:
+                    parts = [
+                        interpolated(*steps, step)
+                        if weight is None
+                        else interpolated(*steps, step) * weight.astype(data.dtype)
+                        for step, weight in enumerate(weights[axis])
+                    ]
+                    return reduce(add, parts)
+                chosen = [one(n, *place, step) for one, step in zip(pixels, steps, strict=True)]
+                if self.padding != ZEROS and not self._moves_first:
+                    return data(n, c, *chosen)
+                bounds = [(at >= 0, at < end) for at, end in zip(chosen, extents, strict=True)]
+                is_inside = tirx.all(*itertools.chain(*bounds))
+                return tirx.if_then_else(is_inside, data(n, c, *chosen), zero)
+
+            return interpolated()
+
+        return te.compute((*data.shape[:2], *grid.shape[1:-1]), value, name="grid_sample")
+
+    @property
+    def _moves_first(self) -> bool:
+        return self.moves_places and self.method != CUBIC
+
+    def _places(self, grid: te.Tensor, axis: int, extent: int) -> te.Tensor:
+        """Places on an axis of the images, in pixels."""
+        number = partial(tirx.const, dtype=grid.dtype)
+
+        def place(*at: Any) -> Any:
+            shifted = grid(*at, self.axes - 1 - axis) + number(1)
+            if self.align_corners:
+                found = shifted / number(2) * number(extent - 1)
+            else:
+                found = (shifted * number(extent) - number(1)) / number(2)
+            if self._moves_first:
+                found = self._moved(found, extent, number)
+                if self.axes > _PLANE_AXES:
+                    is_near = te.abs(found) < number(_MOST_INT32)
+                    found = tirx.if_then_else(is_near, found, number(_FAR))
+            if not self.moves_places:  # onnxruntime takes the first edge for what int64 lacks
+                edge = number(0 if self.align_corners else -0.5)
+                found = tirx.if_then_else(te.abs(found) < number(_MOST_INT64), found, edge)
+            return te.nearbyint(found) if self.method == NEAREST else found
+
+        return te.compute(grid.shape[:-1], place, name="place")
+
+    def _pixels(self, places: te.Tensor, extent: int) -> te.Tensor:
+        """The numbers of the pixels that a place reads, of shape (N, *places, pixels)."""
+        number = partial(tirx.const, dtype=places.dtype)
+        lowest, count = {NEAREST: (0, 1), LINEAR: (0, 2), CUBIC: (-1, 4)}[self.method]
+
+        def pixel(*at: Any) -> Any:
+            found = te.floor(places(*at[:-1])) + at[-1].astype(places.dtype) + number(lowest)
+            if not self._moves_first:
+                found = self._moved(found, extent, number)
+            # Pixels outside stay outside.
+            ends = number(-1), number(extent)
+            return tirx.Cast("int32", _clipped(found, *ends, if_nan=ends[0]))
+
+        return te.compute((*places.shape, count), pixel, name="pixel")
+
+    def _weights(self, place: Any, number: _Number) -> list[Any]:
+        """The weights of the pixels that a place reads; None if there is one pixel."""
+        first, one = te.floor(place), number(1)
+        share = place - first
+        if self.method == NEAREST:
+            return [None]
+        if self.method == LINEAR:
+            return [first + one - place, share]
+
+        def near(x: Any) -> Any:
+            return (number(_CUBIC + 2) * x - number(_CUBIC + 3)) * x * x + one
+
+        def far(x: Any) -> Any:
+            scaled = number(_CUBIC) * x - number(5 * _CUBIC)
+            return (scaled * x + number(8 * _CUBIC)) * x - number(4 * _CUBIC)
+
+        return [far(share + one), near(share), near(one - share), far(number(2) - share)]
+
+    def _moved(self, at: Any, extent: int, number: _Number) -> Any:
+        """A place or pixel that is moved into the image, if the padding wants it."""
+        if self.padding == ZEROS:
+            return at
+        if self.padding == REFLECTION:
+            low = 0.0 if self.align_corners else -0.5
+            span = extent - 1 if self.align_corners else extent
+            if span == 0:
+                return number(0)
+            distance, twice = te.abs(at - number(low)), number(2 * span)
+            beyond = distance - te.trunc(distance / twice) * twice
+            at = tirx.if_then_else(beyond < twice - beyond, beyond, twice - beyond) + number(low)
+        first, last = number(0), number(extent - 1)
+        is_volume = self.moves_places and self.axes > _PLANE_AXES
+        return _clipped(at, first, last, if_nan=last if is_volume else first)
+
+
+def _clipped(at: Any, low: Any, high: Any, *, if_nan: Any) -> Any:
+    """A number between two limits, one of which stands for NaN."""
+    if if_nan is low:
+        return tirx.if_then_else(at > low, tirx.if_then_else(at < high, at, high), low)
+    return tirx.if_then_else(at < high, tirx.if_then_else(at > low, at, low), high)
 
 
 def static_shape(kind: Any) -> tuple[int, ...] | None:

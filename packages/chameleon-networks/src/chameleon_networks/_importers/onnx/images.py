@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import constant_of
-from chameleon_networks._graph.relax_utils import relax, transposed_convolution
+from chameleon_networks._graph.relax_utils import (
+    CUBIC,
+    LINEAR,
+    GridSample,
+    relax,
+    transposed_convolution,
+)
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 
@@ -265,6 +271,23 @@ def _deform_conv(node: Node) -> Any:
     return y if bias is None else y + op.reshape(bias, [1, -1, 1, 1])
 
 
+def _grid_sample(node: Node) -> Any:
+    """``GridSample``, whose methods have other names since version 20."""
+    x, grid, options = node[0], node[1], node.attributes
+    method = {"linear": LINEAR, "cubic": CUBIC}.get(options["mode"], options["mode"])
+    axes = len(shape_of(x)) - _SPATIAL
+    if method == CUBIC and axes != _PLANE_AXES:
+        raise NodeError("it interpolates volumes by cubic functions")
+    sampling = GridSample(
+        method=method,
+        padding=options["padding_mode"],
+        align_corners=bool(options["align_corners"]),
+        axes=axes,
+        moves_places=False,
+    )
+    return sampling.apply(node.builder, x, grid)
+
+
 def _affine_grid(node: Node) -> Any:
     """``AffineGrid``: a product with coordinates of an even grid; it may have one row or column."""
     theta, sizes = node[0], node.integers(1)[2:]
@@ -498,6 +521,7 @@ IMAGES: Mapping[str, Callable[[Node], Any]] = {
     "ConvTranspose": _conv_transpose,
     "Col2Im": _col2im,
     "DeformConv": _deform_conv,
+    "GridSample": _grid_sample,
     "MaxPool": _max_pool,
     "MaxUnpool": _max_unpool,
     "RoiAlign": _roi_align,

@@ -8,7 +8,17 @@ from typing import Any
 
 import torch
 
-from chameleon_networks._graph.relax_utils import relax, transposed_convolution
+from chameleon_networks._graph.relax_utils import (
+    BORDER,
+    CUBIC,
+    LINEAR,
+    NEAREST,
+    REFLECTION,
+    ZEROS,
+    GridSample,
+    relax,
+    transposed_convolution,
+)
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
@@ -75,16 +85,16 @@ def _resize_by_matrices(mode: str, call: TorchCall, factors: Any, *, antialias: 
 
 
 def _grid_sample(call: TorchCall) -> Any:
-    """``grid_sampler_2d`` and ``_3d``; the axis of coordinates moves from the last place."""
-    last = len(call.shape) - 1
-    return op.image.grid_sample(
-        call.value(0),
-        op.permute_dims(call.value(1), [0, last, *range(1, last)]),
-        method=("bilinear", "nearest", "bicubic")[call.node.args[2]],
-        layout="NCHW" if last == 3 else "NCDHW",  # noqa: PLR2004 - axes of an image
-        padding_mode=("zeros", "border", "reflection")[call.node.args[3]],
-        align_corners=bool(call.node.args[4]),
+    """``grid_sampler_2d`` and ``_3d``."""
+    mode, padding, align_corners = call.node.args[2:5]
+    sampling = GridSample(
+        method=(LINEAR, NEAREST, CUBIC)[mode],
+        padding=(ZEROS, BORDER, REFLECTION)[padding],
+        align_corners=bool(align_corners),
+        axes=len(call.shape) - 2,
+        moves_places=True,
     )
+    return sampling.apply(call.importer.block_builder, call.value(0), call.value(1))
 
 
 def _avg_pool(axes: int, call: TorchCall) -> Any:
