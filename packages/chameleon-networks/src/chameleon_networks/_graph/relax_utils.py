@@ -5,7 +5,6 @@ Import ``relax`` from here: TVM's own import would load torch, which takes secon
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -247,9 +246,12 @@ class GridSample:
                 chosen = [one(n, *place, step) for one, step in zip(pixels, steps, strict=True)]
                 if self.padding != ZEROS and not self._moves_first:
                     return data(n, c, *chosen)
-                bounds = [(at >= 0, at < end) for at, end in zip(chosen, extents, strict=True)]
-                is_inside = tirx.all(*itertools.chain(*bounds))
-                return tirx.if_then_else(is_inside, data(n, c, *chosen), zero)
+                # A vector reads pixels without branches, so that those outside need a place, too.
+                # Vectors need selections instead of branches, and so a pixel to read outside.
+                pixel = data(n, c, *map(_inside, chosen, extents))
+                for at, extent in zip(chosen, extents, strict=True):
+                    pixel = tirx.Select(_inside(at, extent).equal(at), pixel, zero)
+                return pixel
 
             return interpolated()
 
@@ -329,6 +331,11 @@ class GridSample:
         first, last = number(0), number(extent - 1)
         is_volume = self.moves_places and self.axes > _PLANE_AXES
         return _clipped(at, first, last, if_nan=last if is_volume else first)
+
+
+def _inside(at: Any, extent: int) -> Any:
+    """The number of the nearest pixel inside of an axis."""
+    return te.max(te.min(at, extent - 1), 0)
 
 
 def _clipped(at: Any, low: Any, high: Any, *, if_nan: Any) -> Any:
