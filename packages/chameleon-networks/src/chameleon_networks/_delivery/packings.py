@@ -41,7 +41,7 @@ def with_shared_packings(
         if isinstance(builder, TVMBuilder) and builder.operator.constants:
             task = _Task(winner, builder, space)
             groups[task.weights].append(task)
-    replaced = {}
+    replaced: dict[str, Delivery.Winner] = {}
     for tasks in groups.values():
         rest = tasks
         while rest:
