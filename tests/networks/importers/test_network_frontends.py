@@ -118,20 +118,6 @@ NET = """
     def double():
         return Net().double(), (torch.zeros(2, 8, 10, 12).double(),)
 
-    class Caching(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("cache", torch.zeros(4, 2))
-            self.register_buffer("scratch", torch.zeros(2))
-
-        def forward(self, x, place):
-            self.scratch.copy_(x)
-            self.cache.view(8)[:8].view(4, 2).index_copy_(0, place, self.scratch[None])
-            return self.cache.sum(0)
-
-    def caching():
-        return Caching(), (torch.ones(2), torch.tensor([0]))
-
     class Drawing(nn.Module):
         def forward(self, x):
             return nn.functional.dropout(x, training=True) + torch.randn_like(x)
@@ -200,7 +186,6 @@ def test_a_saved_program_gives_the_same_tasks(file, tmp_path):
         ("dynamic", "torch cannot export"),
         ("failing", "torch cannot export"),
         ("drawing", r"operator randn_like in module 0 .* draws random numbers"),
-        ("caching", r"operator index_copy_ .* changes a weight or buffer, so that"),
         ("absent", "has no 'absent'"),
     ],
 )

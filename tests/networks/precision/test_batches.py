@@ -20,6 +20,7 @@ class _Network:
 
     bucket = None
     sources: ClassVar[dict] = {}
+    state = ()
 
     def input_names(self):
         return ["image", "word"]

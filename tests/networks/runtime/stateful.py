@@ -128,6 +128,24 @@ class Window(nn.Module):
         return self.rows.mean(0)
 
 
+class Viewed(nn.Module):
+    """Rows of a view of a buffer, whose numbers come from another buffer that changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(4, 2))
+        self.register_buffer("scratch", torch.zeros(2))
+
+    def forward(self, x, place):
+        self.scratch.copy_(x)
+        self.cache.view(8)[:8].view(4, 2).index_copy_(0, place, self.scratch[None])
+        return self.cache.sum(0)
+
+
+def viewed():
+    return Viewed().eval(), (torch.ones(2), torch.tensor([2]))
+
+
 def rows():
     return Rows().eval(), (torch.randn(6, 6), torch.tensor([2, -1]), torch.tensor([-2, 3]))
 

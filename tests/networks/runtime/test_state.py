@@ -72,7 +72,10 @@ def _agrees(got, wanted):
 
 @pytest.mark.parametrize(
     "name",
-    ["recurrent", "rows", full("running_mean"), full("exchanged"), full("window"), full("decoder")],
+    [
+        *("recurrent", "rows", "viewed"),
+        *(full(name) for name in ("running_mean", "exchanged", "window", "decoder")),
+    ],
 )
 def test_calls_with_two_states_agree_with_two_modules(name, delivered):
     network, module, example = delivered(name)
