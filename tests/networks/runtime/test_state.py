@@ -189,7 +189,7 @@ def test_a_network_without_state_has_none_to_make(tmp_path):
 _LATER = """
 import pickle, sys
 import numpy as np
-from net.network import load
+from running_mean.network import load
 
 state, inputs = pickle.load(sys.stdin.buffer)
 outputs = load()(*inputs, state=state)
@@ -205,13 +205,13 @@ def test_a_run_delivers_a_state_that_another_process_continues(tmp_path, monkeyp
         f"model: {{torch: {{source: '{source}', compare: false}}}}\n"
         "target: native\nbaselines: []\nbudget: {measurements: 0}\n"
     )
-    assert command_line(["run", "p.yaml", "-o", "net"]) == ExitCode.OK
-    assert command_line(["verify", "net", "--json", "--trust-source"]) == ExitCode.OK
+    assert command_line(["run", "p.yaml", "-o", "running_mean"]) == ExitCode.OK
+    assert command_line(["verify", "running_mean", "--json", "--trust-source"]) == ExitCode.OK
     value = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert [output["name"] for output in value["outputs"]][1:] == ["mean", "variance", "count"]
     assert value["batches"] == 6
     monkeypatch.syspath_prepend(tmp_path)
-    from net.network import load  # noqa: PLC0415 - it has just been made
+    from running_mean.network import load  # noqa: PLC0415 - it has just been made
 
     network, (module, example) = load(), stateful.running_mean()
     state = network.new_state()
