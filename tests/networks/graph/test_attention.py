@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -215,7 +216,8 @@ def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target, delive
     assert len(set(members)) == len(members), "a variable is computed by one kernel"
     functions = functions_without_kernels(module, fusions, target)
     assert not any("matmul" in str(function) for function, _ in functions)
-    check_outputs(network, module, deliver, inputs, tolerance=2e-5)  # sums of bfloat16
+    # Errors of four layers in tiles of bfloat16 add up, so that they would hide a wrong order.
+    check_outputs(network, module, partial(deliver, max_error=1e-6), inputs)
 
 
 def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target):

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 from chameleon_core.plugin_api import Delivery
-from chameleon_networks._delivery.packings import MOST_SLOWER, with_shared_packings
+from chameleon_networks._delivery.kernel_choice import MOST_SLOWER, with_shared_packings
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
 from chameleon_tvm.api import DenseSpec

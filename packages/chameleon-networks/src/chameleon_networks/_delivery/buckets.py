@@ -38,8 +38,8 @@ from chameleon_networks._comparison.reduced_precision import sum_reduced_times
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import replace, verified
 from chameleon_networks._delivery.delivery_steps import DeliverableNetwork, DeliverySteps
+from chameleon_networks._delivery.kernel_choice import REASON, with_shared_packings
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes, precision_facts
-from chameleon_networks._delivery.packings import REASON, with_shared_packings
 from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
