@@ -85,7 +85,7 @@ int __wrap_munmap(void *at, size_t size) {
 static void test_workspaces(struct handle *handle) {
   void *first[THREADS + 1];
   for (int inference = 0; inference < 20; ++inference) {
-    CHECK(run_handle(handle, NULL, NULL) == -1);
+    CHECK(run_handle(handle, NULL, 0, NULL) == -1);
     CHECK(strstr(last_error(), "failed") != NULL);
     void *now[] = {own_block, blocks[0], blocks[1], blocks[2]};
     if (inference == 0) memcpy(first, now, sizeof(first));

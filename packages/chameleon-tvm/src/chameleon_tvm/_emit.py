@@ -60,11 +60,14 @@ def pieces(name: str, extent: int, size: int, body: Callable[[Expr, int], Stmt])
     return sequence([*statements, body(whole, rest)] if rest else statements)
 
 
-def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
+def parallel(name: str, extent: Expr, body: Callable[[Expr], Stmt]) -> Stmt:
     """Write a parallel loop; a serial one if it takes less time than starting threads does."""
     variable = tirx.Var(name, "int32")
     iteration = body(variable)
-    short = extent * _stores(iteration, _MAX_SERIAL_STORES // max(extent, 1)) <= _MAX_SERIAL_STORES
+    short = False
+    if isinstance(extent, int):
+        most = _MAX_SERIAL_STORES // max(extent, 1)
+        short = extent * _stores(iteration, most) <= _MAX_SERIAL_STORES
     kind = tirx.ForKind.SERIAL if short else tirx.ForKind.PARALLEL
     return tirx.For(variable, _constant(0), _constant(extent), kind, iteration)
 
@@ -270,19 +273,31 @@ def when(condition: Expr, statement: Stmt) -> Stmt:
     return tirx.IfThenElse(condition, statement, None)
 
 
-def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
+def split(index: Expr, extents: Sequence[Expr]) -> list[Expr]:
     """Split an index into one index per axis, outermost first."""
     digits: list[Expr] = []
     remaining = index
     for position, extent in reversed(list(enumerate(extents))):
-        if extent == 1:
+        if is_number(extent, 1):
             digits.append(0)
-        elif all(outer == 1 for outer in extents[:position]):
+        elif all(is_number(outer, 1) for outer in extents[:position]):
             digits.append(remaining)
         else:
             digits.append(tirx.floormod(remaining, extent))
             remaining = tirx.floordiv(remaining, extent)
     return digits[::-1]
+
+
+def is_number(value: Expr, number: int) -> bool:
+    """Whether an extent is an integer, and this one."""
+    return isinstance(value, int) and value == number
+
+
+def divided(extent: Expr, size: int) -> Expr:
+    """The number of tiles of a size that cover an extent."""
+    if isinstance(extent, int):
+        return math.ceil(extent / size)
+    return tirx.floordiv(extent + (size - 1), size)
 
 
 def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:

@@ -54,6 +54,17 @@ if TYPE_CHECKING:
     from chameleon_tvm._metaschedule.strategy import ChameleonStrategy
     from chameleon_tvm._metaschedule.traces import applied
     from chameleon_tvm._opaque import opaque, plain_arithmetic
+    from chameleon_tvm._open_axes import (
+        BATCH,
+        GRANULE,
+        KEYS,
+        QUERIES,
+        ROWS,
+        OpenAxes,
+        called_extent,
+        with_extent,
+        with_open_axes,
+    )
     from chameleon_tvm._operators.activation_arrays import ARRAYS
     from chameleon_tvm._operators.activations import activated
     from chameleon_tvm._operators.attention_specs import (

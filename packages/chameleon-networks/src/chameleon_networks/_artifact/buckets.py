@@ -99,11 +99,16 @@ class Buckets:
             said = self._sentence(bucket, shapes)
             logging.getLogger("chameleon.network").info("%s: %s", self._shapes_text(shapes), said)
         network = self._network(bucket)
-        is_exact = bucket["inputs"] == shapes
-        result = network(*(inputs if is_exact else self._filled(inputs, bucket["inputs"])))
+        if bucket["inputs"] == shapes:
+            result = network(*inputs)
+            return result if isinstance(result, list) else [result]
+        filled = self._filled(inputs, bucket["inputs"])
+        if "granule" in bucket:
+            arrays = network.arrays(filled)
+            result = network.run(arrays, extent=self._called_extent(bucket, shapes))
+        else:
+            result = network(*filled)
         outputs = result if isinstance(result, list) else [result]
-        if is_exact:
-            return outputs
         for number, axis, extent in self._cuts(shapes):
             outputs[number] = outputs[number][(slice(None),) * axis + (slice(extent),)]
         # Copy the parts, because a view would keep the whole output in memory.
@@ -220,6 +225,17 @@ class Buckets:
                     ends[axis] = slice(extent)
             filled.append(padded)
         return filled
+
+    def _called_extent(self, bucket: Manifest, shapes: Shapes) -> int:
+        """The part of the open dimension that a bucket's kernels compute for these shapes."""
+        granule: int = bucket["granule"]
+        dimensions = self._manifest["dimensions"]
+        [asked] = [
+            _extent(dimension, shapes)
+            for dimension in dimensions
+            if _extent(dimension, shapes) != _extent(dimension, bucket["inputs"])
+        ]
+        return math.ceil(asked / granule) * granule
 
     def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
         """The parts of the outputs that belong to inputs of these shapes; see ``PaddedCall``."""

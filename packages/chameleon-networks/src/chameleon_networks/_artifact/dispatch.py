@@ -43,6 +43,7 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]
                 "folder": name,
                 "inputs": _shapes(signature["inputs"]),
                 "outputs": _shapes(signature["outputs"]),
+                **({"granule": signature["granule"]} if "granule" in signature else {}),
             }
             for name, _, signature in buckets
         ],

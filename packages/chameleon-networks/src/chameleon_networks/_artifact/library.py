@@ -71,7 +71,7 @@ class Handle:
         if not self.pointer:
             raise RuntimeError(self.error().decode(errors="replace"))
         closing.callback(function("destroy", None, POINTER), self.pointer)
-        self.run = function("profile", INTEGER, *[POINTER] * 4)
+        self.run = function("compute", INTEGER, *[POINTER] * 3, INTEGER, POINTER)
         self.threads = int(function("threads", INTEGER, POINTER)(self.pointer))
         self.kernels = function("kernels", TEXT)().decode().splitlines()
 
@@ -111,8 +111,8 @@ class Library:
         self._handle: Handle | None = Handle(*arguments)
         self.threads, self.kernels = self._handle.threads, self._handle.kernels
 
-    def run(self, inputs: Arrays, kinds: list[Any], times: Any = None) -> Arrays:
-        """Compute the outputs of one inference."""
+    def run(self, inputs: Arrays, kinds: list[Any], times: Any = None, extent: int = 0) -> Arrays:
+        """Compute the outputs of one inference, or so many elements of the open axes."""
         handle = self._handle
         if handle is None:
             raise RuntimeError("the network is closed")
@@ -120,7 +120,7 @@ class Library:
         read, written = _pointers(inputs), _pointers(outputs)
         clock = None if times is None else times.ctypes.data
         try:
-            if handle.run(handle.pointer, read, written, clock) == 0:
+            if handle.run(handle.pointer, read, written, extent, clock) == 0:
                 return outputs
             raise RuntimeError(handle.error().decode(errors="replace") or "a kernel failed")
         finally:

@@ -321,9 +321,13 @@ class Network:
         own = [x.copy() if not changed.isdisjoint((id(x), id(x.base))) else x for x in arrays]
         return [*own, *buffers]
 
-    def run(self, arrays: Arrays, times: Any = None) -> Arrays:
-        """Compute the list of outputs for arrays that the method ``arrays`` returned."""
-        outputs: Arrays = self.engine.run(arrays, self._kinds, times)
+    def run(self, arrays: Arrays, times: Any = None, extent: int = 0) -> Arrays:
+        """Compute the list of outputs for arrays that the method ``arrays`` returned.
+
+        With ``extent``, the network computes so many elements of its open axes alone.
+        """
+        more = [extent] if extent else []
+        outputs: Arrays = self.engine.run(arrays, self._kinds, times, *more)
         return outputs
 
     def __reduce__(self) -> Any:

@@ -47,8 +47,8 @@ API(struct HANDLE *, create)(const char *weights, int threads) {
   return API_NAME(open)(weights, threads, 1, NULL);
 }
 
-API(int, profile)(struct HANDLE *handle, const void *const *inputs, void *const *outputs,
-                  int64_t *nanoseconds) {
+API(int, compute)(struct HANDLE *handle, const void *const *inputs, void *const *outputs,
+                  int extent, int64_t *nanoseconds) {
   void *given[GIVEN + 1];
   set_error("%s", "");
   if (handle == NULL) {
@@ -61,9 +61,14 @@ API(int, profile)(struct HANDLE *handle, const void *const *inputs, void *const 
     set_error("%s is NULL", described[number].name);
     return -1;
   }
-  return run_handle((struct handle *)handle, given, nanoseconds);
+  return run_handle((struct handle *)handle, given, extent, nanoseconds);
+}
+
+API(int, profile)(struct HANDLE *handle, const void *const *inputs, void *const *outputs,
+                  int64_t *nanoseconds) {
+  return API_NAME(compute)(handle, inputs, outputs, 0, nanoseconds);
 }
 
 API(int, run)(struct HANDLE *handle, const void *const *inputs, void *const *outputs) {
-  return API_NAME(profile)(handle, inputs, outputs, NULL);
+  return API_NAME(compute)(handle, inputs, outputs, 0, NULL);
 }

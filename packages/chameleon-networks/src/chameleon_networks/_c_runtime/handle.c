@@ -164,12 +164,12 @@ static void give_back(struct handle *handle, int number) {
 
 int threads_of(const struct handle *handle) { return pool_threads(handle->pool); }
 
-int run_handle(struct handle *handle, void *const *given, int64_t *nanoseconds) {
+int run_handle(struct handle *handle, void *const *given, int extent, int64_t *nanoseconds) {
   int number = take_instance(handle);
   pool_enter(handle->pool);
   use_pool(handle->pool, number);
   use_workspaces(&handle->workspaces[number]);
-  int status = instance_run(handle->all[number], given, nanoseconds);
+  int status = instance_run(handle->all[number], given, extent, nanoseconds);
   if (status != 0) workspaces_release(&handle->workspaces[number]);
   use_workspaces(NULL);
   use_pool(NULL, 0);

@@ -23,8 +23,7 @@ void destroy_handle(struct handle *handle);
 
 int threads_of(const struct handle *handle);
 
-/* One inference. `given` are the data of the inputs, then of the outputs; `nanoseconds` gets the
- * time of each call, if it is not NULL. */
-int run_handle(struct handle *handle, void *const *given, int64_t *nanoseconds);
+/* One inference, as `instance_run` describes it. */
+int run_handle(struct handle *handle, void *const *given, int extent, int64_t *nanoseconds);
 
 #endif

@@ -93,6 +93,8 @@ struct instance *instance_open(const struct weights *weights, const struct repac
     }
   }
   for (int32_t number = 0; number < sequence.argument_count; ++number) {
+    instance->arguments[number].type_index = kTVMFFIInt;
+    if (sequence.passed[number] < 0) continue;
     instance->arguments[number].type_index = kTVMFFIDLTensorPtr;
     instance->arguments[number].v_ptr = &instance->tensors[sequence.passed[number]];
   }
@@ -123,7 +125,16 @@ static int64_t repeated(struct instance *instance, const struct call *call, int6
   return (nanoseconds() - before) / count;
 }
 
-int instance_run(struct instance *instance, void *const *given, int64_t *times) {
+/* Tell the kernels how much of their open axes a call computes. */
+static void use_extent(struct instance *instance, int extent) {
+  int64_t used = extent > 0 && extent < sequence.extent ? extent : sequence.extent;
+  for (int32_t number = 0; number < sequence.argument_count; ++number) {
+    if (sequence.passed[number] < 0) instance->arguments[number].v_int64 = used;
+  }
+}
+
+int instance_run(struct instance *instance, void *const *given, int extent, int64_t *times) {
+  if (sequence.extent > 0) use_extent(instance, extent);
   for (int32_t number = 0; number < sequence.bound_count; ++number) {
     int32_t bound = sequence.bound[number];
     const struct tensor *tensor = &sequence.tensors[bound];

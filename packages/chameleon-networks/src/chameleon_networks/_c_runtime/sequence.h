@@ -34,10 +34,11 @@ struct instance *instance_open(const struct weights *weights, const struct repac
                                const int *numbers, int threads);
 void instance_close(struct instance *instance);
 
-/* One inference. `given` are the data of the inputs, then of the outputs; `times` gets the
- * nanoseconds of each call, if it is not NULL. If a number there is positive, the call is repeated so
- * many times, and the nanoseconds are those of a repetition on average. */
-int instance_run(struct instance *instance, void *const *given, int64_t *times);
+/* One inference. `given` are the data of the inputs, then of the outputs. Kernels compute `extent`
+ * elements of the open axes, or all if it is 0. `times` gets the nanoseconds of each call, if it is
+ * not NULL. If a number there is positive, the call is repeated so many times, and the nanoseconds are
+ * those of a repetition on average. */
+int instance_run(struct instance *instance, void *const *given, int extent, int64_t *times);
 
 /* Where the memory of a tensor is. */
 enum place { ARENA, CONSTANT, REPACKED, INPUT, OUTPUT };
@@ -86,10 +87,11 @@ struct sequence {
   int64_t arena_size; /* bytes */
   int32_t constant_count, input_count, tensor_count, bound_count, argument_count, call_count;
   int32_t copy_count, repacking_count;
+  int32_t extent; /* the largest of a call; 0 if calls have none */
   const int64_t *extents, *strides; /* of all tensors */
   const struct tensor *tensors;
   const int32_t *bound;  /* the tensors that are inputs or outputs */
-  const int32_t *passed; /* the tensors that are arguments of calls */
+  const int32_t *passed; /* the tensors that are arguments of calls; -1 for a call's extent */
   const int64_t *loops;  /* the extents of parallel loops */
   const uint32_t *sums;  /* of its constants; 0 for any */
   const struct call *calls;

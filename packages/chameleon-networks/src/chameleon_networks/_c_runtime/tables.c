@@ -14,6 +14,7 @@ const struct sequence sequence = {
     .call_count = CALLS,
     .copy_count = COPIES,
     .repacking_count = REPACKINGS,
+    .extent = EXTENT,
     .extents = extents,
     .strides = strides,
     .tensors = tensors,

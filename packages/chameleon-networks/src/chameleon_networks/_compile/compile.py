@@ -24,8 +24,10 @@ from chameleon_system.api import (
 )
 from chameleon_tvm.api import (
     BFLOAT16,
+    GRANULE,
     INT8,
     UNCHECKED,
+    OpenAxes,
     array_type,
     hide_arithmetic,
     permissions_of,
@@ -35,7 +37,9 @@ from chameleon_tvm.api import (
     te,
     tirx,
     tvm_target,
+    with_extent,
     with_initial_extrema,
+    with_open_axes,
 )
 
 from chameleon_networks._compile.default_schedules import (
@@ -49,6 +53,13 @@ from chameleon_networks._compile.kernels import Kernels, OperatorKernel
 from chameleon_networks._compile.loop_tasks import TunedLoops
 from chameleon_networks._compile.network_pipeline import PIPELINE
 from chameleon_networks._compile.normalizations import NORMALIZATIONS
+from chameleon_networks._compile.open_dimension import (
+    NotOpenError,
+    OpenDimension,
+    end_loops,
+    open_operators,
+)
+from chameleon_networks._compile.prepared_networks import Prepared
 from chameleon_networks._compile.scans import lower_scans
 from chameleon_networks._compile.sequence.buffer_specialization import specialize_buffers
 from chameleon_networks._compile.sequence.calls import (
@@ -99,6 +110,7 @@ class CompiledNetwork:
             on one thread.
         permissions: Permissions that a process must request from the operating system before it
             runs the network, such as AMX.
+        is_open: Whether a call may compute a part of the outputs.
     """
 
     executable: Any
@@ -106,6 +118,7 @@ class CompiledNetwork:
     functions: Mapping[str, Any] = attrs.field(factory=dict)
     unscheduled: frozenset[str] = frozenset()
     permissions: frozenset[str] = frozenset()
+    is_open: bool = False
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -114,21 +127,37 @@ class CompiledNetwork:
         return {
             "virtual_machine": self.virtual_machine,
             **({"permissions": permissions} if permissions else {}),
+            **({"granule": GRANULE} if self.is_open else {}),
         }
 
 
 def compile_network(
-    module: Any, fusions: Sequence[FusionGroup], kernels: Kernels, target: str, *, wait: bool = True
+    module: Any,
+    fusions: Sequence[FusionGroup],
+    kernels: Kernels,
+    target: str,
+    *,
+    dimension: OpenDimension | None = None,
+    wait: bool = True,
 ) -> CompiledNetwork:
-    """Compile a network to a call sequence, or to bytecode if it is not static."""
+    """Compile a network to a call sequence, or to bytecode if it is not static.
+
+    With ``dimension``, calls may compute a part of this dimension.
+    """
+
+    def kernel_of(fusion: FusionGroup) -> OperatorKernel | None:
+        axes = OpenAxes() if dimension is None else dimension.axes_of(fusion)
+        with with_open_axes(axes):
+            return kernels.of(fusion)
+
     # With ``wait=False``, threads still compile, and writing the network raises their errors.
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
-        module = lower_and_fuse(insert_kernels(module, fusions, kernels.of))
+        module = lower_and_fuse(insert_kernels(module, fusions, kernel_of))
         needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)
         try:
-            network = _call_sequence(module, target, kernels.loops, wait=wait)
+            network = _call_sequence(module, target, kernels.loops, dimension, wait=wait)
             return attrs.evolve(network, permissions=permissions)
         except NotStaticError as reason:
             log.info("network_needs_the_virtual_machine", reason=str(reason))
@@ -219,10 +248,18 @@ def lower_and_fuse(module: Any) -> Any:
     return module
 
 
-def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -> CompiledNetwork:
+def _call_sequence(
+    module: Any,
+    target: str,
+    loops: TunedLoops,
+    dimension: OpenDimension | None,
+    *,
+    wait: bool,
+) -> CompiledNetwork:
     """Compile a network to a sequence of kernel calls."""
     sequence = read_call_sequence(module)
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
+    open_axes = None if dimension is None else _open_axes(dimension, sequence, functions)
     sequence, functions = gather_channels(sequence, functions)
     sequence, functions = elide_copies(sequence, functions)
     sequence, functions = place_state(sequence, functions)
@@ -238,6 +275,13 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
     scheduled = {str(var.name_hint): function for var, function in kernels.functions_items()}
+    takes_extent: set[str] = set()
+    if dimension is not None:
+        for name, function in scheduled.items():
+            axes = (open_axes or {}).get(id(whole[name]), ())
+            ended = end_loops(function, axes, dimension.extent)
+            scheduled[name], is_open = with_extent(ended)
+            takes_extent |= {name} if is_open else set()
     pool = ThreadPoolExecutor(1)
     archive = pool.submit(_object_files, scheduled, target, pool)
     if wait:
@@ -247,9 +291,73 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
         kernels=archive.result,
         sequence=sequence,
         loops={name: parallel_extents(function) for name, function in scheduled.items()},
+        takes_extent=frozenset(takes_extent),
+        extent=0 if dimension is None else dimension.extent,
     )
     unscheduled = frozenset(name for name, func in scheduled.items() if not is_scheduled(func))
-    return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
+    return CompiledNetwork(
+        executable=executable,
+        functions=whole,
+        unscheduled=unscheduled,
+        is_open=open_axes is not None and bool(takes_extent),
+    )
+
+
+def _open_axes(
+    dimension: OpenDimension, sequence: CallSequence, functions: Mapping[str, Any]
+) -> dict[int, list[int | None]] | None:
+    """The open axes of the parameters of functions that are not tuned, by Python's ``id``.
+
+    None if a call must compute all.
+    """
+    tuned = frozenset(
+        name for name, function in functions.items() if TASK_ATTRIBUTE in (function.attrs or {})
+    )
+    try:
+        axes = dimension.functions(sequence, functions, tuned)
+    except NotOpenError as reason:
+        log.info("network_not_open", extent=dimension.extent, reason=str(reason))
+        return None
+    return {id(functions[name]): own for name, own in axes.items()}
+
+
+def open_dimension(
+    prepared: Prepared, other: Prepared, sizes: tuple[int, int], target: str
+) -> OpenDimension:
+    """Find the open axes of a network from another one, which differs in one size of its inputs.
+
+    Args:
+        prepared: The network.
+        other: The other network.
+        sizes: The size in both networks.
+
+    Raises:
+        NotOpenError: A call may not compute a part of the dimension, for the reason given.
+        NotStaticError: The network is no sequence of kernel calls.
+    """
+    (_, fusions), (_, others) = prepared, other
+    operators = open_operators(fusions, others, *sizes)
+    sequences = [_placeholder_sequence(*network, target) for network in (prepared, other)]
+    shapes = [
+        [tensor.shape for tensor in call.arguments]
+        for call in sequences[1][0].calls
+        if call.kernel not in sequences[1][2]
+    ]
+    dimension = OpenDimension(extent=sizes[0], other=sizes[1], operators=operators, shapes=shapes)
+    dimension.functions(*sequences[0])
+    return dimension
+
+
+def _placeholder_sequence(
+    module: Any, fusions: Sequence[FusionGroup], target: str
+) -> tuple[CallSequence, dict[str, Any], frozenset[str]]:
+    """The calls of a network without kernels, their functions, and the names of its operators."""
+    with tvm_target(target), tvm.transform.PassContext(opt_level=3):
+        lowered = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
+    sequence = read_call_sequence(lowered)
+    functions = {call.kernel: lowered[call.kernel] for call in sequence.calls}
+    names = (name for name, function in functions.items() if TASK_ATTRIBUTE in function.attrs)
+    return sequence, functions, frozenset(names)
 
 
 def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> bytes:

@@ -34,6 +34,7 @@ from chameleon_networks._comparison.baselines import Baselines
 from chameleon_networks._comparison.reduced_precision import ReducedComparison
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.open_dimension import OpenDimension
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_seconds_in_networks
 from chameleon_networks._delivery.layout_choice import LayoutChoice
@@ -94,6 +95,7 @@ class DeliverableNetwork(Frontend):
         answered: Whether this run's check kept the reference's outputs.
         reader: The process that imported the network, or None.
         runner: A process that will run the compiled network, or None if none was started yet.
+        dimension: The size of the inputs that calls may make smaller, or None.
     """
 
     network: ImportedNetwork
@@ -102,6 +104,7 @@ class DeliverableNetwork(Frontend):
     answered: bool = False
     reader: NetworkProcess | None = None
     runner: NetworkProcess | None = None
+    dimension: OpenDimension | None = None
 
     @abstractmethod
     def named_tasks(self, target: str) -> list[Task]:
@@ -120,11 +123,13 @@ class GraphWithKernels:
         module: The prepared module.
         fusions: Its fusion groups.
         kernels: Their kernels.
+        dimension: The size of the inputs that calls may make smaller, or None.
     """
 
     module: Any
     fusions: Sequence[FusionGroup]
     kernels: Kernels
+    dimension: OpenDimension | None = None
 
 
 def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
@@ -340,7 +345,10 @@ class DeliverySteps:
         if earlier is not None:
             earlier.close()
         with warnings_once():  # kernels are compiled until they are written
-            built = compile_network(module, fusions, kernels, self.target, wait=False)
+            dimension = self.settled.dimension if network is None else None
+            built = compile_network(
+                module, fusions, kernels, self.target, dimension=dimension, wait=False
+            )
             manifest = {
                 **manifest_of(module, fusions, kernels, self.target, self.threads),
                 "layout": self.settled.choice.to_json(),
@@ -349,7 +357,9 @@ class DeliverySteps:
             }
             write_artifact(folder, built.executable, manifest)
         if built.permissions:
-            graph = GraphWithKernels(module=module, fusions=fusions, kernels=kernels)
+            graph = GraphWithKernels(
+                module=module, fusions=fusions, kernels=kernels, dimension=dimension
+            )
             self.compiled[folder] = graph
         return folder
 

@@ -115,7 +115,9 @@ def write_vector_kernels(
     float32 = all(getattr(fusion.spec, "dtype", FLOAT32) == FLOAT32 for fusion in fusions)
     without = target_without(target, permissions, float32=float32)
     with warnings_once():
-        built = compile_network(module, fusions, chosen.kernels, without, wait=False)
+        built = compile_network(
+            module, fusions, chosen.kernels, without, dimension=graph.dimension, wait=False
+        )
         if built.permissions:
             raise ChameleonError("other code than the kernels of its operators needs it")
         executable = attrs.evolve(built.executable, repackings=chosen.repackings)

@@ -8,13 +8,19 @@ from functools import cached_property
 from typing import Any
 
 import attrs
+import structlog
 from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetError, Task
+from chameleon_tvm.api import GRANULE
 
 from chameleon_networks._artifact.buckets import Buckets, PaddedCall
 from chameleon_networks._artifact.dispatch import uncompiled_buckets
 from chameleon_networks._checks.check import Facts
 from chameleon_networks._checks.padding import check_padding
+from chameleon_networks._compile.compile import open_dimension
+from chameleon_networks._compile.open_dimension import NotOpenError
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._compile.sequence.calls import NotStaticError
 from chameleon_networks._delivery.buckets import delivered
 from chameleon_networks._evaluation.processes import PendingImport
 from chameleon_networks._frontends.network import NetworkFrontend
@@ -23,6 +29,8 @@ from chameleon_networks._importers.options import NetworkOptions
 from chameleon_networks._importers.sources import network_of
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._shapes import Bucket, dimensions_of
+
+log = structlog.get_logger()
 
 
 class BucketedFrontend(Frontend):
@@ -154,7 +162,25 @@ class BucketedFrontend(Frontend):
         # The buckets share most of their weights.
         return max(network.bytes_needed() for _, network in self.networks)
 
+    def _open(self, target: str) -> None:
+        """Find out in which buckets a call may compute a part of its bucket."""
+        dimensions = [each for each in self.network.dimensions if len(each.buckets) > 1]
+        if len(dimensions) != 1 or not dimensions[0].padded:
+            return
+        index = self.network.dimensions.index(dimensions[0])
+        pairs = [(bucket.extents[index], frontend) for bucket, frontend in self.networks]
+        for number, (extent, frontend) in enumerate(pairs):
+            if extent <= GRANULE:
+                continue
+            other, neighbour = pairs[number + 1 if number + 1 < len(pairs) else number - 1]
+            own, theirs = (prepared_network(each.network) for each in (frontend, neighbour))
+            try:
+                frontend.dimension = open_dimension(own, theirs, (extent, other), target)
+            except (NotOpenError, NotStaticError) as reason:
+                log.info("network_not_open", extent=extent, reason=str(reason))
+
     def deliver(self, delivery: Delivery) -> NetworkResult:
+        self._open(delivery.target)
         return delivered(self.network, self.by_bucket, self.named_tasks, delivery)
 
 

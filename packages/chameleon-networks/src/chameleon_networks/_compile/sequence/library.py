@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,9 @@ def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
     structural_walk(function.body, (tirx.For, add), order="pre")
     return tuple(extents)
 
+
+_EXTENT = -1
+"""The number of an argument that is the extent of a call, and no tensor."""
 
 _COMPARED_BYTES = 4096
 """About how many bytes of two constants are compared before all bytes are."""
@@ -232,11 +235,13 @@ class _TableWriter:
         plan: MemoryPlan,
         constants: StoredConstants,
         loops: Mapping[str, Sequence[int]],
+        takes_extent: Collection[str],
     ) -> None:
         self._sequence = sequence
         self._plan = plan
         self._constants = constants
         self._loops = loops
+        self._takes_extent = takes_extent
         self._extents: list[int] = []
         self._strides: list[int] = []
         self._layouts: dict[tuple[Shape, Shape], int] = {}
@@ -244,7 +249,7 @@ class _TableWriter:
         tensors = dict.fromkeys([*arguments, *plan.copies.values()])
         self._tensors = {tensor: number for number, tensor in enumerate(tensors)}
 
-    def text(self, layout: int, sums: Sequence[int]) -> str:
+    def text(self, layout: int, sums: Sequence[int], extent: int) -> str:
         """The C header of the network's calls and memory."""
         # ``layout`` identifies packed weights; a checksum of 0 in ``sums`` accepts any content.
         sequence, plan, numbers = self._sequence, self._plan, self._tensors
@@ -259,9 +264,11 @@ class _TableWriter:
         calls = []
         for call in sequence.calls:
             own = self._loops.get(call.symbol, ())
-            places = f"{len(arguments)}, {len(call.arguments)}, {len(loops)}, {len(own)}"
+            passed = [numbers[tensor] for tensor in call.arguments]
+            passed += [_EXTENT] if call.symbol in self._takes_extent else []
+            places = f"{len(arguments)}, {len(passed)}, {len(loops)}, {len(own)}"
             calls.append(f"{{{_exported_symbol(call.symbol)}, {places}}}")
-            arguments += [numbers[tensor] for tensor in call.arguments]
+            arguments += passed
             loops += own
         copies = [
             f"{{{position}, {numbers[tensor]}, {tensor.size}}}"
@@ -278,6 +285,7 @@ class _TableWriter:
             "ARENA_SIZE": max(plan.arena_size, ALIGNMENT),
             "CONSTANTS": len(self._constants.stored),
             "REPACKINGS": len(self._constants.made),
+            "EXTENT": extent,
         }
         symbols = dict.fromkeys(call.symbol for call in sequence.calls)
         names = "".join(f'"{call.kernel}\\n"\n' for call in sequence.calls)
@@ -373,6 +381,8 @@ class SequenceExecutable:
             calls name. It may wait for a compiler, so the rest of the library is written before.
         sequence: The calls.
         loops: The extents of each function's parallel loops, by the function's symbol.
+        takes_extent: The symbols of functions whose last parameter is the extent of a call.
+        extent: The largest extent of a call; 0 if calls have no extent.
         layout: A number that identifies the layout in which the caller packs an operator's weights
             before a call. It is 0 if all weights are constants of the library.
         repackings: How constants that need not be in the weight file are made of others, by their
@@ -382,6 +392,8 @@ class SequenceExecutable:
     kernels: Callable[[], bytes]
     sequence: CallSequence
     loops: Mapping[str, Sequence[int]]
+    takes_extent: frozenset[str] = frozenset()
+    extent: int = 0
     layout: int = 0
     repackings: Mapping[bytes, Repacking] = attrs.field(factory=dict)
 
@@ -395,8 +407,8 @@ class SequenceExecutable:
         sums = write_weights(constants.stored, Path(file_name).with_name(WEIGHTS), self.layout)
         if own:  # the caller replaces these weights
             sums = [0] * len(sums)
-        writer = _TableWriter(self.sequence, plan, constants, self.loops)
-        text = writer.text(self.layout, sums)
+        writer = _TableWriter(self.sequence, plan, constants, self.loops, self.takes_extent)
+        text = writer.text(self.layout, sums, self.extent)
         with temporary_folder() as name:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")

@@ -16,6 +16,7 @@ from chameleon_tvm._emit import Buffer, Expr, Stmt, assign, read
 from chameleon_tvm._instructions.base import Dot
 from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._open_axes import BATCH, KEYS, QUERIES, extent_of
 from chameleon_tvm._operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm._spaces.template.attention_parts import (
     AttentionInput,
@@ -45,6 +46,8 @@ class AttentionLoops:
         self.lanes = lanes
         self.dot = dot
         self.keys = spec.key[2]
+        self.called_keys = extent_of(KEYS, self.keys)
+        self.batch = extent_of(BATCH, spec.query[0])
         # The last block of keys may be shorter.
         self.blocks = math.ceil(self.keys / tile.key_block)
         # Instructions for 16-bit numbers multiply queries and keys unscaled, because a scaled query
@@ -80,11 +83,11 @@ class AttentionLoops:
         return emit.allocate(copies, emit.sequence([self._copy(), self._tiles()]))
 
     def _copy(self) -> Stmt:
-        batch, heads, keys, _ = self.spec.key
-        _, key, value = self.inputs
+        heads, (_, key, value) = self.spec.key[1], self.inputs
+        extents = self.batch, heads, self.called_keys
 
         def token(index: Expr) -> Stmt:
-            b, h, s = emit.split(index, (batch, heads, keys))
+            b, h, s = emit.split(index, extents)
 
             def copy_features(
                 target: AttentionInput, source: AttentionInput, features: int
@@ -101,16 +104,16 @@ class AttentionLoops:
                 [keys_copied, copy_features(self.value, value, self.spec.value[3])]
             )
 
-        return emit.parallel("token", batch * heads * keys, token)
+        return emit.parallel("token", math.prod(extents), token)
 
     def _tiles(self) -> Stmt:
-        batch, heads, queries, _ = self.spec.query
+        _, heads, queries, _ = self.spec.query
         width = self.tile.query_vectors * self.lanes
         full_tiles, remainder = divmod(queries, width)
-        tiles = full_tiles + (remainder > 0)
+        extents = self.batch, heads, emit.divided(extent_of(QUERIES, queries), width)
 
         def tile(index: Expr) -> Stmt:
-            b, h, t = emit.split(index, (batch, heads, tiles))
+            b, h, t = emit.split(index, extents)
             if self.tile.overlap:
                 return self._tile(b, h, emit.tile_start(t, width, queries), width)
             last = self._tile(b, h, t * width, remainder) if remainder else None
@@ -118,7 +121,7 @@ class AttentionLoops:
                 return last or self._tile(b, h, t * width, width)
             return emit.branch([(t < full_tiles, self._tile(b, h, t * width, width))], last)
 
-        return emit.parallel("tile", batch * heads * tiles, tile)
+        return emit.parallel("tile", math.prod(extents), tile)
 
     def _tile(self, b: Expr, h: Expr, first: Expr, valid: int) -> Stmt:
         vectors = math.ceil(valid / self.lanes)
@@ -157,19 +160,19 @@ class AttentionLoops:
                 columns, lambda q, z: emit.store(tile.partial_outputs, [q, z], emit.zero())
             )
             initial.append(clear)
-            count: Expr = self.blocks
+            keys = self.called_keys
             if self.spec.causal:
-                seen = tirx.min(first + valid, self.keys)
-                count = tirx.floordiv(seen + self.tile.key_block - 1, self.tile.key_block)
+                keys = tirx.min(first + valid, keys)
+            count = emit.divided(keys, self.tile.key_block)
             loop = emit.loop("block", count, lambda at: self._block(tile, at * self.tile.key_block))
             body = emit.sequence([loop, *self._normalizers(tile), self._store_outputs(tile)])
         return emit.allocate(scratch, emit.sequence([*initial, self._scaled_queries(tile), body]))
 
     def _block(self, tile: QueryTile, first_key: Expr) -> Stmt:
         """Add a block of keys and values to the outputs of a tile of queries."""
-        count: Expr = (
-            self.keys if self.blocks == 1 else tirx.min(self.tile.key_block, self.keys - first_key)
-        )
+        keys = count = self.called_keys
+        if self.blocks > 1:
+            count = tirx.min(self.tile.key_block, keys - first_key)
         if self.spec.causal:
             # Keys after the last query of the tile are hidden from all of it, but a tile of scores
             # needs enough keys.
@@ -240,13 +243,12 @@ class AttentionLoops:
     def _scores(self, tile: QueryTile, first_key: Expr, count: Expr) -> Stmt:
         """Compute the scores of a block and each lane's maximum; the last tile may overlap."""
         rows, unroll = self.tile.key_rows, self.tile.unroll
-        if isinstance(count, int):
-            tiles: Expr = math.ceil(count / rows)
-        else:
-            tiles = tirx.floordiv(count + rows - 1, rows)
+        tiles = emit.divided(count, rows)
 
         def key_tile(index: Expr) -> Stmt:
-            first = index * rows if tiles == 1 else tirx.min(index * rows, count - rows)
+            first = (
+                index * rows if emit.is_number(tiles, 1) else tirx.min(index * rows, count - rows)
+            )
             sums = emit.registers(rows * tile.vectors, self.lanes)
             steps = self.spec.query[3] // self.dot.depth // unroll
             products = emit.loop(

@@ -12,6 +12,7 @@ from chameleon_tvm._instructions.base import BFLOAT16_BITS
 from chameleon_tvm._instructions.multiply_add import MultiplyAdd
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._open_axes import QUERIES, extent_of
 from chameleon_tvm._operators.attention_specs import AttentionSpec
 from chameleon_tvm._spaces.template.attention_loops import LOWEST, AttentionLoops
 from chameleon_tvm._spaces.template.attention_parts import (
@@ -82,12 +83,16 @@ class AttentionRows(AttentionLoops):
         self.packed_values = emit.buffer(
             "packed_values", (count * len(self.widths),), dtype=BFLOAT16_BITS
         )
-        self.panels = (batch * heads, self.steps)
+        self.called_steps = emit.divided(self.called_keys, STEP)
+        self.panels = (self.batch * heads, self.called_steps)
         query_blocks = math.ceil(spec.query[2] / block.queries)
-        self.tasks = (*spec.query[:2], query_blocks)
+        called_blocks = emit.divided(extent_of(QUERIES, spec.query[2]), block.queries)
+        self.tasks = (self.batch, spec.query[1], called_blocks)
         self.noted = (
-            Magnitudes("key_largest", math.prod(self.panels)),
-            Magnitudes("query_largest", math.prod(self.tasks)),
+            Magnitudes("key_largest", batch * heads * self.steps, math.prod(self.panels)),
+            Magnitudes(
+                "query_largest", math.prod(spec.query[:2]) * query_blocks, math.prod(self.tasks)
+            ),
         )
 
     def _pack_panel(self, packer: Packer, index: Expr) -> Stmt:
@@ -228,7 +233,7 @@ class AttentionRows(AttentionLoops):
 
         def if_last(statement: Stmt) -> Stmt:
             """Run a statement in the last block, which alone has a step with fewer keys."""
-            if self.key_blocks == 1 and not self.spec.causal:
+            if self.key_blocks == 1 and not self.spec.causal and emit.is_number(steps, self.steps):
                 return statement
             return emit.when(begin + steps == self.steps, statement)
 

@@ -35,8 +35,8 @@ class AttentionByTiles(AttentionRows):
 
     def _body(self) -> Stmt:
         keys, queries = self.noted
-        pack = keys.loop("panel", math.prod(self.panels), self._pack_panel, self.parts)
-        attend = queries.loop("task", math.prod(self.tasks), self._attend, self.parts)
+        pack = keys.loop("panel", self._pack_panel, self.parts)
+        attend = queries.loop("task", self._attend, self.parts)
         repeat = tile_packing.repeat_unless_finite(self.noted, super()._body())
         scratch = [self.packed_keys, self.packed_values, keys.kept, queries.kept]
         return emit.allocate(scratch, emit.sequence([pack, attend, repeat]))
@@ -83,9 +83,11 @@ class AttentionByTiles(AttentionRows):
         """
         block = self.block
         blocks: Expr = self.key_blocks
-        if self.spec.causal and blocks > 1:
-            seen = tirx.min(place.first + block.queries, self.keys)
-            blocks = tirx.floordiv(seen + block.steps * STEP - 1, block.steps * STEP)
+        if blocks > 1:
+            keys = self.called_keys
+            if self.spec.causal:
+                keys = tirx.min(place.first + block.queries, keys)
+            blocks = emit.divided(keys, block.steps * STEP)
         if block.groups == 1:
 
             def whole(number: Expr) -> Stmt:
@@ -130,9 +132,9 @@ class AttentionByTiles(AttentionRows):
         if self.key_blocks == 1:
             key_block = 0
         begin = key_block * block.steps
-        steps: Expr = self.steps
+        steps = self.called_steps
         if self.key_blocks > 1:
-            steps = tirx.min(block.steps, self.steps - begin)
+            steps = tirx.min(block.steps, steps - begin)
         if self.spec.causal:
             seen = place.first + block.queries - begin * STEP
             steps = tirx.min(steps, tirx.floordiv(seen + STEP - 1, STEP))
@@ -141,7 +143,7 @@ class AttentionByTiles(AttentionRows):
             key_block=key_block,
             begin=begin,
             steps=steps,
-            packed=head * self.steps + begin,
+            packed=head * self.called_steps + begin,
             query_tile=group * block.rows,
             slot=slot,
         )

@@ -9,6 +9,7 @@ from functools import partial
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._open_axes import BATCH, ROWS, extent_of
 from chameleon_tvm._operators.layouts import physical_index, physical_shape
 from chameleon_tvm._spaces.template.arithmetic import FLOAT32_ARITHMETIC, Arithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry
@@ -92,16 +93,21 @@ class Input:
 
     def make_copy(self) -> Stmt:
         """Make the whole copy, parallel over rows."""
-        g = self.geometry
-        rows, _ = g.padded_size
-        count = g.batch * self.blocks * g.planes * rows
-        if count == 1 and not self.arithmetic.reads_storage_dtype:
+        count = math.prod(self._row_extents)
+        if emit.is_number(count, 1) and not self.arithmetic.reads_storage_dtype:
             # No parallel loop is needed for one row of a copy that the template needs for its
             # arithmetic.
             return self._make_row(0)
         return self._each_row(count)
 
-    def _each_row(self, count: int) -> Stmt:
+    @property
+    def _row_extents(self) -> tuple[Expr, int, int, Expr]:
+        """Images, channel blocks, planes and rows of the copy."""
+        g = self.geometry
+        rows, _ = g.padded_size
+        return extent_of(BATCH, g.batch), self.blocks, g.planes, extent_of(ROWS, rows)
+
+    def _each_row(self, count: Expr) -> Stmt:
         """Make all rows of the copy."""
         return emit.parallel("row", count, self._make_row)
 
@@ -111,7 +117,7 @@ class Input:
         rows, columns = g.padded_size
         top, left = g.pads
         columns_inside = max(0, min(g.size[1], columns - left))
-        n, block, plane, y = emit.split(index, (g.batch, self.blocks, g.planes, rows))
+        n, block, plane, y = emit.split(index, self._row_extents)
         row_indices = [n, block, emit.join((plane, y), (g.planes, rows))]
         load_copy = emit.sequence(
             [
@@ -169,8 +175,9 @@ class Input:
         if columns_inside <= 0:
             return []
         if self.one_axis and size == self.channels == self.pitch:
-            return [emit.loop("xc", columns_inside * size, lambda xc: element(0, xc))]
-        return [emit.loop("x", columns_inside, pixel)]
+            elements = extent_of(ROWS, columns_inside) * size
+            return [emit.loop("xc", elements, lambda xc: element(0, xc))]
+        return [emit.loop("x", extent_of(ROWS, columns_inside), pixel)]
 
     def _copy_channels(self, count: int, element: Callable[..., Stmt]) -> list[Stmt]:
         """Copy the channels of a pixel; ``element`` takes a channel."""

@@ -114,15 +114,15 @@ class MatmulTiles:
         )
         self.tasks = (batch, sizes.row_blocks, sizes.groups)
         self.noted = (
-            Magnitudes("right_largest", math.prod(self.panels)),
-            Magnitudes("left_largest", math.prod(self.tasks)),
+            Magnitudes("right_largest", *[math.prod(self.panels)] * 2),
+            Magnitudes("left_largest", *[math.prod(self.tasks)] * 2),
         )
 
     def function(self) -> tirx.PrimFunc:
         """The complete function; parameters: data, right, out."""
         right, left = self.noted
-        pack = right.loop("panel", math.prod(self.panels), self._pack_panel, self.parts)
-        multiply = left.loop("task", math.prod(self.tasks), self._multiply, self.parts)
+        pack = right.loop("panel", self._pack_panel, self.parts)
+        multiply = left.loop("task", self._multiply, self.parts)
         parameters = [self.left, self.right, self.out]
         same = [
             tirx.DeclBuffer(theirs, data=mine.data)

@@ -25,6 +25,7 @@ from chameleon_tvm._instructions.emission import intrinsic
 from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._open_axes import BATCH, ROWS, extent_of
 from chameleon_tvm._operators.layouts import channel_block, is_channels_last
 from chameleon_tvm._spaces.template import tile_tiling
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Layer, allowed_names
@@ -115,7 +116,7 @@ class SplitInput(Input):
 
     def make_copy(self) -> Stmt:
         """Make the copy, and again if it has infinities, NaN or numbers that round to infinity."""
-        (count,) = self.rows_largest.shape
+        count = math.prod(self._row_extents)
         fast = super().make_copy()
         self.exact = True
         exact = super().make_copy()
@@ -135,7 +136,7 @@ class SplitInput(Input):
             [(emit.read(largest) >= TOO_LARGE, exact_copy)],
             emit.store(self.finite, [0], tirx.const(0, "int32")),
         )
-        statements = [clear, emit.loop("row", int(count), compare), repeat]
+        statements = [clear, emit.loop("row", count, compare), repeat]
         comparison = emit.allocate(largest, emit.sequence(statements))
         return emit.allocate(self.rows_largest, emit.sequence([fast, comparison]))
 
@@ -227,7 +228,7 @@ class PanelInput(SplitInput):
     image: Expr = 0
     start: Expr = 0
 
-    def _each_row(self, count: int) -> Stmt:
+    def _each_row(self, count: Expr) -> Stmt:
         return emit.loop("row", count, self._make_row)
 
     def _indices(self, n: Expr, c: Expr, y: Expr, x: Expr) -> list[Expr]:
@@ -298,12 +299,12 @@ class PanelConvolution(SplitConvolution):
         return panel
 
     def _copy_and_compute(self) -> Stmt:
-        g, width = self.geometry, self.extents[1]
-        panels = math.ceil(width / self.pixels)
+        width, batch = self.extents[1], extent_of(BATCH, self.geometry.batch)
+        panels = emit.divided(extent_of(ROWS, width), self.pixels)
         extents = self.blocks, math.ceil(self.pixels / self.block.columns)
 
         def panel(index: Expr) -> Stmt:
-            self.input.image, number = emit.split(index, (g.batch, panels))
+            self.input.image, number = emit.split(index, (batch, panels))
             self.input.start = emit.tile_start(number, self.pixels, width)
             blocks = self._blocks(math.prod(extents), position)
             body = emit.sequence([self.input.make_copy(), self._alias, blocks])
@@ -318,7 +319,7 @@ class PanelConvolution(SplitConvolution):
             first = emit.tile_start(number, self.block.columns, self.pixels)
             return True, attrs.evolve(at, x=self.input.start + first)
 
-        return emit.parallel("panel", g.batch * panels, panel)
+        return emit.parallel("panel", batch * panels, panel)
 
     def _image(self, n: Expr, part: int) -> Expr:
         del n

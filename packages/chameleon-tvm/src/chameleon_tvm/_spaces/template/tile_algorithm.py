@@ -16,6 +16,7 @@ from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._open_axes import BATCH, ROWS, extent_of
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template import tile_tiling
 from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer
@@ -105,23 +106,25 @@ class TileConvolution:
         return emit.function([self.input.data, self.weights, *more, self.output.out], body)
 
     @property
-    def _positions(self) -> tuple[int, int, int]:
+    def _positions(self) -> tuple[Expr, int, Expr]:
         """Number of images, and of blocks of outputs down and across an image."""
         down = math.ceil(self.extents[0] / self.block.rows)
-        return self.geometry.batch, down, math.ceil(self.extents[1] / self.block.columns)
+        across = emit.divided(extent_of(ROWS, self.extents[1]), self.block.columns)
+        return extent_of(BATCH, self.geometry.batch), down, across
 
     def _compute(self) -> Stmt:
         positions = math.prod(self._positions)
-        panel = self._panel
-        extents = (math.ceil(positions / panel), self.blocks, panel)
+        panels, panel, fits = self._panels(positions)
+        extents = (panels, self.blocks, panel)
         count = math.prod(extents)
-        parts = min(count, PARTS_PER_CORE * self.info.cores)
+        parts = PARTS_PER_CORE * self.info.cores
+        parts = min(count, parts) if isinstance(count, int) else parts
 
         def position(index: Expr) -> tuple[Expr, TilePosition]:
             """Whether an index is that of a block, and the block's position."""
             panel_index, channel, number = emit.split(index, extents)
             number = panel_index * panel + number
-            exists = True if positions % panel == 0 else number < positions
+            exists = fits or number < positions
             return exists, self._position(emit.split(number, self._positions), channel)
 
         def part(index: Expr) -> Stmt:
@@ -154,16 +157,25 @@ class TileConvolution:
         body = emit.allocate(self.output.buffers, emit.loop("block", count + 1, turn))
         return self.product.around([*self.registers.values()], body)
 
-    @property
-    def _panel(self) -> int:
-        """Number of positions that share each block of weights before the next ones are read."""
-        positions = math.prod(self._positions)
+    def _panels(self, positions: Expr) -> tuple[Expr, Expr, bool]:
+        """The number of panels, the positions of each, and whether all panels are full.
+
+        The positions of a panel share each block of weights before the next ones are read.
+        """
         if not self.block.panels:
-            return positions if self.block.channels_outermost else 1
-        size = self.arithmetic.parts * tile_tiling.input_bytes(self.geometry, self.product)
-        most = tile_tiling.panel_positions(size / positions, self.info.l2_bytes)
-        panels = math.ceil(positions / int(most))
-        return math.ceil(positions / panels)
+            panels, panel = (1, positions) if self.block.channels_outermost else (positions, 1)
+            return panels, panel, True
+        g, block = self.geometry, self.block
+        down, across = (
+            math.ceil(extent / size)
+            for extent, size in zip(self.extents, (block.rows, block.columns), strict=True)
+        )
+        most = g.batch * down * across
+        size = self.arithmetic.parts * tile_tiling.input_bytes(g, self.product)
+        largest = tile_tiling.panel_positions(size / most, self.info.l2_bytes)
+        panel = math.ceil(most / math.ceil(most / int(largest)))
+        fits = isinstance(positions, int) and positions % panel == 0
+        return emit.divided(positions, panel), panel, fits
 
     def _make_registers(self) -> dict[tuple[str, int], Register]:
         """The tile registers by contents and number; sums are numbered by pixels, then channels."""

@@ -50,14 +50,14 @@ class Magnitudes:
     Attributes:
         largest: A register of an iteration.
         kept: The registers of all iterations.
+        iterations: Number of iterations of a call, at most that of ``kept``.
     """
 
-    def __init__(self, name: str, iterations: int) -> None:
-        self.kept = emit.buffer(name, (iterations * LANES,), dtype="int32")
+    def __init__(self, name: str, most: int, iterations: Expr) -> None:
+        self.kept = emit.buffer(name, (most * LANES,), dtype="int32")
+        self.iterations = iterations
 
-    def loop(
-        self, name: str, iterations: int, body: Callable[[Packer, Expr], Stmt], parts: int
-    ) -> Stmt:
+    def loop(self, name: str, body: Callable[[Packer, Expr], Stmt], parts: int) -> Stmt:
         """The parallel loop, whose iterations have packers that note magnitudes."""
 
         def iteration(at: Expr) -> Stmt:
@@ -67,7 +67,7 @@ class Magnitudes:
             packing = body(Packer(parts, largest), at)
             return emit.allocate(largest, emit.sequence([clear, packing, keep]))
 
-        return emit.parallel(name, iterations, iteration)
+        return emit.parallel(name, self.iterations, iteration)
 
 
 def repeat_unless_finite(magnitudes: Sequence[Magnitudes], repeat: Stmt) -> Stmt:
@@ -79,8 +79,8 @@ def repeat_unless_finite(magnitudes: Sequence[Magnitudes], repeat: Stmt) -> Stmt
         return emit.assign(largest, tirx.max(emit.read(largest), emit.load(kept, [at])))
 
     for each in magnitudes:
-        (count,) = each.kept.shape
-        statements.append(emit.loop("at", int(count), partial(compare, each.kept)))
+        count = each.iterations * LANES
+        statements.append(emit.loop("at", count, partial(compare, each.kept)))
     repeated = emit.when(emit.read(largest) >= TOO_LARGE, repeat)
     return emit.allocate(largest, emit.sequence([*statements, repeated]))
 

@@ -1,0 +1,312 @@
+"""Finds out whether the kernels of a network may end at the size of a call.
+
+A call whose inputs are smaller than those of a network computes its first rows alone. The loops of
+kernels end after them, and no kernel may read a later row. Two networks that differ in one size
+show which axes of their arrays have this size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm.api import (
+    BATCH,
+    GRANULE,
+    KEYS,
+    QUERIES,
+    ROWS,
+    AttentionSpec,
+    ConvolutionSpec,
+    DenseSpec,
+    OpenAxes,
+    called_extent,
+    structural_map,
+    tirx,
+)
+from tvm_ffi.structural import structural_walk
+
+from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.relax_utils import shape_of, tvm
+
+Function = Any
+Shapes = Sequence[tuple[int, ...]]
+
+
+_SPATIAL = 0
+"""The kind of TVM's block variables that no reduction is over."""
+
+
+class NotOpenError(Exception):
+    """Kernels of a network cannot end at the size of a call, for the reason given."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class OpenDimension:
+    """A size of a network's inputs that a call may make smaller.
+
+    Attributes:
+        extent: The size for which the network is compiled.
+        other: The size of the other network.
+        operators: The open axes of each fusion group's operator, by the group's last variable.
+        shapes: For each call of a function that is no tuned kernel, in order, the shapes of its
+            arguments in the other network.
+    """
+
+    extent: int
+    other: int
+    operators: Mapping[Any, OpenAxes]
+    shapes: Sequence[Shapes]
+
+    def axes_of(self, fusion: FusionGroup) -> OpenAxes:
+        """The open axes of a fusion group's operator."""
+        return self.operators[fusion.last]
+
+    def functions(
+        self, sequence: CallSequence, functions: Mapping[str, Function], tuned: frozenset[str]
+    ) -> dict[str, list[int | None]]:
+        """The open axis of each parameter of each function that is no tuned kernel.
+
+        Raises:
+            NotOpenError: A function mixes the elements of an open axis.
+        """
+        calls = [call for call in sequence.calls if call.kernel not in tuned]
+        if len(calls) != len(self.shapes):
+            raise NotOpenError("it has other kernels for another size")
+        axes: dict[str, list[int | None]] = {}
+        for call, shapes in zip(calls, self.shapes, strict=True):
+            own = [
+                self._open_axis(tensor, other)
+                for tensor, other in zip(call.arguments, shapes, strict=True)
+            ]
+            if axes.setdefault(call.kernel, own) != own:
+                raise NotOpenError(f"{call.kernel} is called with open axes and without")
+            if any(axis is not None for axis in own):
+                function = functions[call.kernel]
+                pairs = zip(function.params, own, strict=True)
+                open_axes = {buffer: axis for buffer, axis in pairs if axis is not None}
+                _Rows(function, call, open_axes, self.extent).check()
+        return axes
+
+    def _open_axis(self, tensor: Tensor, other: tuple[int, ...]) -> int | None:
+        """The axis of a tensor that has the size of the call; None if its shape is fixed."""
+        own = tensor.shape
+        if len(own) != len(other):
+            raise NotOpenError("a tensor has another rank for another size")
+        differ = [
+            axis for axis, pair in enumerate(zip(own, other, strict=True)) if len({*pair}) > 1
+        ]
+        if not differ:
+            return None
+        if len(differ) > 1 or (own[differ[0]], other[differ[0]]) != (self.extent, self.other):
+            raise NotOpenError(f"a tensor of the shape {list(own)} has more than one open axis")
+        return differ[0]
+
+
+def open_operators(
+    groups: Sequence[FusionGroup], others: Sequence[FusionGroup], extent: int, other: int
+) -> dict[Any, OpenAxes]:
+    """The open axes of the operators of a network, by the last variables of its fusion groups.
+
+    Args:
+        groups: The fusion groups of the network with the size ``extent``.
+        others: Those of the network with the size ``other``.
+
+    Raises:
+        NotOpenError: An operator sums over an open axis, or moves elements along it.
+    """
+    if len(groups) != len(others):
+        raise NotOpenError("it has other operators for another size")
+    operators = {}
+    for group, smaller in zip(groups, others, strict=True):
+        extents = _open_extents(group, smaller, (extent, other))
+        operators[group.last] = OpenAxes(extent=extent, extents=extents)
+    return operators
+
+
+def _open_extents(
+    group: FusionGroup, other: FusionGroup, sizes: tuple[int, int]
+) -> Mapping[str, int]:
+    mine, theirs = group.spec.arguments(), other.spec.arguments()
+    names = {name for name in mine | theirs if mine.get(name) != theirs.get(name)}
+    if not names:
+        return {}
+    spec = group.spec
+    if isinstance(spec, AttentionSpec) and names <= {"query", "key", "value", "mask"}:
+        return _open_attention(mine, theirs, sizes)
+    if not isinstance(spec, DenseSpec | ConvolutionSpec) or names != {"input"}:
+        raise NotOpenError(f"{spec.kind} {spec.sizes} differs in {', '.join(sorted(names))}")
+    shape = theirs["input"]
+    extents = spec.input[0], shape[0]
+    if spec.input[1:] != tuple(shape[1:]):
+        raise NotOpenError(f"{spec.kind} {spec.sizes} moves numbers along an open axis")
+    # Rows of earlier axes would lie behind those of a smaller call.
+    if not _is_outermost(group.inputs[0], other.inputs[0], sizes):
+        return {}
+    scaled = [number % size for number, size in zip(extents, sizes, strict=True)]
+    if any(scaled) or extents[0] * sizes[1] != extents[1] * sizes[0]:
+        raise NotOpenError(f"{spec.kind} {spec.sizes} has a number of rows that is no multiple")
+    return {ROWS if isinstance(spec, DenseSpec) else BATCH: extents[0]}
+
+
+def _is_outermost(tensor: Any, other: Any, sizes: tuple[int, int]) -> bool:
+    """Whether the first axis of a tensor with several elements is the open one."""
+    pairs = zip(shape_of(tensor), shape_of(other), strict=True)
+    return next((pair for pair in pairs if pair != (1, 1)), None) == sizes
+
+
+def _open_attention(
+    mine: Mapping[str, Any], theirs: Mapping[str, Any], sizes: tuple[int, int]
+) -> Mapping[str, int]:
+    axes = {BATCH: ("query", 0), QUERIES: ("query", 2), KEYS: ("key", 2)}
+    extents: dict[str, int] = {}
+    for name, (field, axis) in axes.items():
+        pair = mine[field][axis], theirs[field][axis]
+        if pair[0] == pair[1]:
+            continue
+        if pair != sizes:
+            raise NotOpenError("attention has other elements along an open axis")
+        extents[name] = pair[0]
+    return extents
+
+
+@attrs.define(eq=False)
+class _Rows:
+    """Checks that a function computes each element of an open axis from the same one alone.
+
+    Attributes:
+        call: A call of the function.
+        axes: The open axis of each buffer that has one.
+        extent: The extent of these axes.
+    """
+
+    function: Function
+    call: Call
+    axes: dict[Any, int]
+    extent: int
+
+    def check(self) -> None:
+        """Raise an error unless each element is computed from the same one."""
+        leaves = [
+            block
+            for block in _nodes(self.function.body, tvm.s_tir.SBlock)
+            if not _nodes(block.body, tvm.s_tir.SBlockRealize)
+        ]
+        for block in leaves:
+            self._check(block)
+        if sum(map(self._loads, leaves)) < self._loads(self.function.body):
+            self._refuse()
+
+    def _loads(self, tree: Any) -> int:
+        return sum(load.source in self.axes for load in _nodes(tree, tvm.ir.expr.TensorLoad))
+
+    def _check(self, block: Any) -> None:
+        """Check a block without others in it, and find the open axis of what it stores."""
+        analyzer = tvm.sym.Analyzer()
+        for variable in block.iter_vars:
+            analyzer.bind(variable.var, variable.dom)
+        spatial = {each.var for each in block.iter_vars if int(each.iter_type) == _SPATIAL}
+        opened = set()
+        for load in _nodes(block, tvm.ir.expr.TensorLoad):
+            axis = self.axes.get(load.source)
+            if axis is not None:
+                index = analyzer.simplify(load.indices[axis])
+                if not self._is_early(index, analyzer):
+                    opened.add(index)
+        if len(opened) > 1 or not opened <= spatial:
+            self._refuse()
+        for store in _nodes(block, tirx.BufferStore):
+            indices = [analyzer.simplify(index) for index in store.indices]
+            axis = self.axes.get(store.buffer)
+            if axis is not None and (indices[axis] not in spatial or not opened <= {indices[axis]}):
+                self._refuse()
+            if axis is None and opened:
+                axes = [at for at, index in enumerate(indices) if {index} == opened]
+                if len(axes) != 1 or store.buffer in {*self.function.params}:
+                    self._refuse()
+                self.axes[store.buffer] = axes[0]
+
+    def _refuse(self) -> None:
+        raise NotOpenError(f"{self.call.kernel} computes elements from others of an open axis")
+
+    def _is_early(self, index: Any, analyzer: Any) -> bool:
+        """Whether an index, which may be in a constant, is that of an element of each call."""
+        arguments = dict(zip(self.function.params, self.call.arguments, strict=True))
+
+        def extreme(load: Any, reduce: Any) -> Any:
+            constant = arguments[load.source].storage.constant if load.source in arguments else None
+            known = constant is not None and constant.size
+            return tirx.IntImm(str(load.ty), int(reduce(constant))) if known else load
+
+        numbers = [
+            analyzer.simplify(
+                structural_map(index, (tvm.ir.expr.TensorLoad, partial(extreme, reduce=reduce)))
+            )
+            for reduce in (np.min, np.max)
+        ]
+        last = min(GRANULE, self.extent) - 1
+        return all(isinstance(n, tirx.IntImm) and 0 <= int(n) <= last for n in numbers)
+
+
+def _is_number(value: Any, number: int) -> bool:
+    return isinstance(value, tirx.IntImm) and int(value) == number
+
+
+def end_loops(function: Function, axes: Sequence[int | None], extent: int) -> Function:
+    """End the loops of a scheduled function at the extent of the call.
+
+    A loop ends there if all that it stores is in an element of the open axis for each iteration.
+    Other loops run to their ends, and compute rows that nobody reads.
+    """
+    open_axes = dict(zip(function.params, axes, strict=False))
+    ended: list[Any] = []
+
+    def visit(loop: Any) -> None:
+        if _is_number(loop.extent, extent) and _stores_elements(loop, open_axes):
+            ended.append(loop.loop_var)
+
+    structural_walk(function.body, (tirx.For, visit), order="pre")
+
+    def shortened(loop: Any) -> Any:
+        if not any(loop.loop_var.same_as(variable) for variable in ended):
+            return loop
+        end = tirx.Cast(str(loop.loop_var.ty), called_extent())
+        fields = loop.kind, loop.body, loop.thread_binding, loop.annotations
+        return tirx.For(loop.loop_var, loop.min, end, *fields)
+
+    if not ended:
+        return function
+    return function.with_body(structural_map(function.body, (tirx.For, shortened)))
+
+
+def _stores_elements(loop: Any, open_axes: Mapping[Any, int | None]) -> bool:
+    """Whether an iteration of a loop stores the element of its number along open axes."""
+    analyzer = tvm.sym.Analyzer()
+    for each in _nodes(loop.body, tirx.For):
+        analyzer.bind(each.loop_var, tvm.ir.Range.from_min_extent(each.min, each.extent))
+    indices = []
+    for realize in _nodes(loop.body, tvm.s_tir.SBlockRealize):
+        variables = (each.var for each in realize.block.iter_vars)
+        values = dict(zip(variables, realize.iter_values, strict=True))
+        for store in _nodes(realize.block.body, tirx.BufferStore):
+            axis = open_axes.get(store.buffer)
+            if axis is None and store.buffer in open_axes:
+                return False
+            if axis is not None:
+                indices.append(structural_map(store.indices[axis], (tirx.Var, _value_in(values))))
+    differences = (analyzer.simplify(index - loop.loop_var) for index in indices)
+    return bool(indices) and all(_is_number(rest, 0) for rest in differences)
+
+
+def _value_in(values: Mapping[Any, Any]) -> Callable[[Any], Any]:
+    return lambda variable: values.get(variable, variable)
+
+
+def _nodes(tree: Any, kind: Any) -> list[Any]:
+    nodes: list[Any] = []
+    structural_walk(tree, (kind, nodes.append))
+    return nodes

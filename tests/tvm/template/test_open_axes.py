@@ -1,0 +1,101 @@
+"""Kernels with open axes compute a call's part of their outputs, and read nothing after it."""
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_tvm._building.lowering import compile_function
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._late_tvm import tvm
+from chameleon_tvm._open_axes import (
+    BATCH,
+    KEYS,
+    QUERIES,
+    ROWS,
+    OpenAxes,
+    with_extent,
+    with_open_axes,
+)
+from chameleon_tvm.api import AttentionSpec, Conv2dSpec, DenseSpec
+from computing import NATIVE, PROVIDER
+
+WHOLE = 224
+TOKENS = (1, 2, WHOLE, 32)
+EXTENTS = {"input", "query", "key", "value", "mask"}
+
+CASES = {
+    "dense": (DenseSpec(input=[WHOLE, 64], units=48, bias=True, residual=True), (ROWS,)),
+    "convolution": (
+        Conv2dSpec(input=[WHOLE, 16, 5, 5], filters=24, kernel=3, padding=1, layout="NHWC"),
+        (BATCH,),
+    ),
+    "attention": (
+        AttentionSpec(query=TOKENS, key=TOKENS, value=TOKENS, mask=(1, 1, WHOLE, WHOLE)),
+        (QUERIES, KEYS),
+    ),
+    "causal attention": (
+        AttentionSpec(query=TOKENS, key=TOKENS, value=TOKENS, causal=True),
+        (QUERIES, KEYS),
+    ),
+}
+
+
+def part(array, extent):
+    """The part of an array that a call with a smaller extent has."""
+    return array[tuple(slice(extent) if size == WHOLE else slice(None) for size in array.shape)]
+
+
+def poisoned(array, extent):
+    """An array whose elements are NaN after this part."""
+    result = np.full_like(array, np.nan)
+    part(result, extent)[...] = part(array, extent)
+    return result
+
+
+def outputs(function, arrays, whole, extent):
+    """What a compiled function writes."""
+    out = tvm.runtime.tensor(np.full(whole, 7, np.float32))
+    function["main"](*map(tvm.runtime.tensor, arrays), out, extent)
+    return out.numpy()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_call_computes_its_part_alone(name):
+    spec, axes = CASES[name]
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
+    space = builder.space
+    drawn = space.sample(6, np.random.default_rng(0))
+    for config in [*space.first_guesses[:2].tolist(), *drawn.tolist()]:
+        with with_open_axes(OpenAxes(extent=WHOLE, extents=dict.fromkeys(axes, WHOLE))):
+            program = builder.program(config)
+        function, is_open = with_extent(program.function)
+        assert is_open
+        compiled = compile_function(function, tvm_target(NATIVE), plain_loops=True)
+        constants = builder.operator.constants
+        [(shape, _)] = program.output_buffers
+        for extent in (32, 96, WHOLE):
+            small = attrs.evolve(
+                spec,
+                **{
+                    field: tuple(extent if size == WHOLE else size for size in getattr(spec, field))
+                    for field in EXTENTS & {each.name for each in attrs.fields(type(spec))}
+                },
+            )
+            fewer = PROVIDER.builder(small.task("t", NATIVE), threads=2)
+            fewer.use(
+                [
+                    array if index in constants else part(array, extent)
+                    for index, array in enumerate(builder.inputs)
+                ]
+            )
+            [wanted], tolerance = fewer.reference()
+            arrays = [
+                array if index in constants else poisoned(array, extent)
+                for index, array in enumerate(program.inputs)
+            ]
+            got = outputs(compiled, arrays, shape, extent)
+            [logical] = program.unpack([got])
+            error = np.abs(part(logical, extent) - wanted).max()
+            assert error <= tolerance * np.abs(wanted).max(), (space.decode(config), extent)
+            # The last tile of a call may be longer than the call.
+            rest = [slice(extent + 128, None) if size == WHOLE else slice(None) for size in shape]
+            assert (got[tuple(rest)] == 7).all()
