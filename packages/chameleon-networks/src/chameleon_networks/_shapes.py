@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -25,6 +25,9 @@ _LEAST_GAIN = 0.01
 _FIXED = 4
 """The time of a call that does not depend on its extent, such as the time to read weights. Its unit
 is the time for one element of the axis."""
+
+_UNLIKE = 0.05
+"""How much longer a call takes for each doubling of the extent that its kernels were tuned for."""
 
 _QUANTILES = (0.0, 0.4, 0.8, 1.0)
 """Quantiles of a range's distribution at which the network is timed beside other frameworks."""
@@ -126,22 +129,66 @@ class Buckets:
 def _spaced(shares: Mapping[int, float], span: tuple[int, int], count: int) -> tuple[int, ...]:
     """The buckets with which calls take the least time on average, at most ``count`` of them.
 
-    A call takes the time of its bucket, which grows with the bucket's extent. Each bucket has to
-    pay for its size on disk with ``_LEAST_GAIN``. Dynamic programming finds the best buckets among
-    multiples of 8 and the numbers below 16.
+    A call takes the time of its bucket, which grows with the bucket's extent. The buckets are
+    multiples of 8 and numbers below 16.
     """
     ends = _candidates(*span, set(shares) if len(shares) <= _COUNT else set())
-    # For calls up to each candidate: the sum of their shares, and of their shares over their times.
+    return _cheapest(ends, shares, count, lambda _, bucket: bucket)
+
+
+def open_buckets(
+    buckets: Sequence[int], shares: Mapping[int, float], granule: int
+) -> tuple[int, ...]:
+    """The buckets that a network needs whose calls compute a part of their bucket.
+
+    A call takes the time of its own extent, and longer if kernels were tuned for a larger one.
+
+    Args:
+        buckets: The buckets to choose from.
+        shares: The share of calls with each extent.
+        granule: A call computes a multiple of it, or all. Smaller buckets are always computed
+            whole.
+    """
+
+    def computed(extent: int, bucket: int) -> float:
+        called = math.ceil(extent / granule) * granule
+        if bucket <= granule or called >= bucket:
+            return bucket
+        return called * (1.0 + _UNLIKE * math.log2(bucket / called))
+
+    return _cheapest(buckets, shares, len(buckets), computed)
+
+
+def _cheapest(
+    ends: Sequence[int],
+    shares: Mapping[int, float],
+    count: int,
+    computed: Callable[[int, int], float],
+) -> tuple[int, ...]:
+    """The buckets with which calls take the least time on average, at most ``count`` of them.
+
+    Each bucket has to pay for its size on disk with ``_LEAST_GAIN``. Dynamic programming finds the
+    best buckets.
+
+    Args:
+        ends: The buckets to choose from, ascending.
+        shares: The share of calls with each extent.
+        computed: A function of an extent and of its bucket. It returns the time of the call, which
+            is the extent if the call computes nothing else.
+    """
     extents = sorted(shares)
     places = [0, *(bisect.bisect_right(extents, end) for end in ends)]
-    calls = list(itertools.accumulate((shares[e] for e in extents), initial=0.0))
-    rates = list(itertools.accumulate((shares[e] / (e + _FIXED) for e in extents), initial=0.0))
+
+    def losses(end: int) -> list[float]:
+        """The time that calls lose in a bucket, summed from the first call on."""
+        each = (shares[e] / (e + _FIXED) * (computed(e, end) - e) for e in extents if e <= end)
+        return [*itertools.accumulate(each, initial=0.0)]
+
+    sums = [losses(end) for end in ends]
 
     def lost(first: int, last: int) -> float:
-        """The time that calls between two candidates lose if they are padded to the second."""
-        start, stop = places[first], places[last]
-        padded = (ends[last - 1] + _FIXED) * (rates[stop] - rates[start])
-        return padded - (calls[stop] - calls[start])
+        """The time that calls between two candidates lose in the second one."""
+        return sums[last - 1][places[last]] - sums[last - 1][places[first]]
 
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ()), *[(math.inf, ())] * len(ends)]
     choices = []
@@ -200,12 +247,20 @@ class Dimension:
         buckets: The extents of the dimension, ascending.
         axes: The axes that have this dimension.
         probes: Extents at which the network is timed instead of each bucket; none without a range.
+        shares: The share of calls with each extent of a range.
     """
 
     name: str | None
     buckets: tuple[int, ...]
     axes: tuple[Axis, ...]
     probes: tuple[int, ...] = ()
+    shares: Mapping[int, float] = attrs.field(factory=dict, eq=False)
+
+    def spread_out(self, granule: int) -> tuple[int, ...]:
+        """The buckets of a range that are needed if calls compute multiples of a granule."""
+        # Many callers use the smallest extent, such as a batch of one, more often than others.
+        chosen = open_buckets(self.buckets, self.shares, granule)
+        return tuple(sorted({self.buckets[0], *chosen}))
 
     def bucket_of(self, extent: int) -> int:
         """The bucket that inputs of an extent are padded to."""
@@ -261,7 +316,13 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
             f"{axes[0]} has a `pad` and one bucket alone",
             hint="Name at least two: Chameleon cuts outputs by how they differ between them.",
         )
-    return Dimension(name=first.name, buckets=first.buckets, axes=axes, probes=first.probes)
+    return Dimension(
+        name=first.name,
+        buckets=first.buckets,
+        axes=axes,
+        probes=first.probes,
+        shares=first.distribution if first.range else {},
+    )
 
 
 def check_shapes(shapes: Mapping[str, Shape]) -> None:

@@ -71,6 +71,7 @@ class Baselines:
         self.left_out = dict(network.left_out) if network.options.compare else {}
         self._reader = None if reader is None else stack.enter_context(reader)
         self._warm_up = warm_up or ()
+        self.times_untuned = True
         self.unverified: str | None = None
         if warm_up is not None:
             _ = self._first
@@ -212,7 +213,9 @@ class Baselines:
         # The networks are Chameleon's, the reference, the starting ones, and TVM's without tuning.
         of = 3 + len(starting)
         self._delivery.plan.tell("built", 2, of)
-        plain = self.reference if self.reference.name == UNTUNED else self._untuned()
+        plain = self.reference if self.reference.name == UNTUNED else None
+        if plain is None and self.times_untuned:
+            plain = self._untuned()
         processes = []
         for built, process in enumerate(starting, start=3):
             try:

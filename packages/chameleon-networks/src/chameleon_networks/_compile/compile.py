@@ -24,7 +24,6 @@ from chameleon_system.api import (
 )
 from chameleon_tvm.api import (
     BFLOAT16,
-    GRANULE,
     INT8,
     UNCHECKED,
     OpenAxes,
@@ -56,6 +55,7 @@ from chameleon_networks._compile.normalizations import NORMALIZATIONS
 from chameleon_networks._compile.open_dimension import (
     NotOpenError,
     OpenDimension,
+    OpenFunction,
     end_loops,
     open_operators,
 )
@@ -110,7 +110,7 @@ class CompiledNetwork:
             on one thread.
         permissions: Permissions that a process must request from the operating system before it
             runs the network, such as AMX.
-        is_open: Whether a call may compute a part of the outputs.
+        granule: A call may compute a multiple of it of the open dimension; None if it computes all.
     """
 
     executable: Any
@@ -118,7 +118,7 @@ class CompiledNetwork:
     functions: Mapping[str, Any] = attrs.field(factory=dict)
     unscheduled: frozenset[str] = frozenset()
     permissions: frozenset[str] = frozenset()
-    is_open: bool = False
+    granule: int | None = None
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -127,7 +127,7 @@ class CompiledNetwork:
         return {
             "virtual_machine": self.virtual_machine,
             **({"permissions": permissions} if permissions else {}),
-            **({"granule": GRANULE} if self.is_open else {}),
+            **({"granule": self.granule} if self.granule else {}),
         }
 
 
@@ -259,7 +259,9 @@ def _call_sequence(
     """Compile a network to a sequence of kernel calls."""
     sequence = read_call_sequence(module)
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
-    open_axes = None if dimension is None else _open_axes(dimension, sequence, functions)
+    opened = None if dimension is None else _open_functions(dimension, sequence, functions)
+    functions |= {name: own.function for name, own in (opened or {}).items()}
+    open_axes = {id(own.function): own.axes for own in (opened or {}).values()}
     sequence, functions = gather_channels(sequence, functions)
     sequence, functions = elide_copies(sequence, functions)
     sequence, functions = place_state(sequence, functions)
@@ -278,7 +280,7 @@ def _call_sequence(
     takes_extent: set[str] = set()
     if dimension is not None:
         for name, function in scheduled.items():
-            axes = (open_axes or {}).get(id(whole[name]), ())
+            axes = open_axes.get(id(whole[name]), ())
             ended = end_loops(function, axes, dimension.extent)
             scheduled[name], is_open = with_extent(ended)
             takes_extent |= {name} if is_open else set()
@@ -299,26 +301,22 @@ def _call_sequence(
         executable=executable,
         functions=whole,
         unscheduled=unscheduled,
-        is_open=open_axes is not None and bool(takes_extent),
+        granule=None if dimension is None or opened is None else dimension.granule,
     )
 
 
-def _open_axes(
+def _open_functions(
     dimension: OpenDimension, sequence: CallSequence, functions: Mapping[str, Any]
-) -> dict[int, list[int | None]] | None:
-    """The open axes of the parameters of functions that are not tuned, by Python's ``id``.
-
-    None if a call must compute all.
-    """
+) -> dict[str, OpenFunction] | None:
+    """The functions with open axes that are not tuned; None if a call must compute all."""
     tuned = frozenset(
         name for name, function in functions.items() if TASK_ATTRIBUTE in (function.attrs or {})
     )
     try:
-        axes = dimension.functions(sequence, functions, tuned)
+        return dimension.functions(sequence, functions, tuned)
     except NotOpenError as reason:
         log.info("network_not_open", extent=dimension.extent, reason=str(reason))
         return None
-    return {id(functions[name]): own for name, own in axes.items()}
 
 
 def open_dimension(

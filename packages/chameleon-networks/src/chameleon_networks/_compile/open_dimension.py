@@ -27,6 +27,7 @@ from chameleon_tvm.api import (
     structural_map,
     tirx,
 )
+from tvm_ffi import structural_equal
 from tvm_ffi.structural import structural_walk
 
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor
@@ -46,6 +47,19 @@ class NotOpenError(Exception):
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class OpenFunction:
+    """A function that is no tuned kernel, and computes a part of its open axes if a call says so.
+
+    Attributes:
+        function: The function. Sums over an open axis add nothing after the part.
+        axes: The open axis of each parameter, or None.
+    """
+
+    function: Function
+    axes: Sequence[int | None]
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class OpenDimension:
     """A size of a network's inputs that a call may make smaller.
 
@@ -62,14 +76,20 @@ class OpenDimension:
     operators: Mapping[Any, OpenAxes]
     shapes: Sequence[Shapes]
 
+    @property
+    def granule(self) -> int:
+        """A call computes a multiple of it, or all."""
+        has_keys = any(KEYS in axes.extents for axes in self.operators.values())
+        return GRANULE if has_keys else 1
+
     def axes_of(self, fusion: FusionGroup) -> OpenAxes:
         """The open axes of a fusion group's operator."""
         return self.operators[fusion.last]
 
     def functions(
         self, sequence: CallSequence, functions: Mapping[str, Function], tuned: frozenset[str]
-    ) -> dict[str, list[int | None]]:
-        """The open axis of each parameter of each function that is no tuned kernel.
+    ) -> dict[str, OpenFunction]:
+        """The functions with open axes that are no tuned kernels, by name.
 
         Raises:
             NotOpenError: A function mixes the elements of an open axis.
@@ -78,19 +98,21 @@ class OpenDimension:
         if len(calls) != len(self.shapes):
             raise NotOpenError("it has other kernels for another size")
         axes: dict[str, list[int | None]] = {}
+        found: dict[str, OpenFunction] = {}
         for call, shapes in zip(calls, self.shapes, strict=True):
+            name, function = call.kernel, functions[call.kernel]
             own = [
                 self._open_axis(tensor, other)
                 for tensor, other in zip(call.arguments, shapes, strict=True)
             ]
-            if axes.setdefault(call.kernel, own) != own:
-                raise NotOpenError(f"{call.kernel} is called with open axes and without")
+            if axes.setdefault(name, own) != own:
+                raise NotOpenError(f"{name} is called with open axes and without")
             if any(axis is not None for axis in own):
-                function = functions[call.kernel]
                 pairs = zip(function.params, own, strict=True)
                 open_axes = {buffer: axis for buffer, axis in pairs if axis is not None}
-                _Rows(function, call, open_axes, self.extent).check()
-        return axes
+                rows = _Rows(function, call, open_axes, min(self.granule, self.extent))
+                found[name] = OpenFunction(function=rows.checked(), axes=own)
+        return found
 
     def _open_axis(self, tensor: Tensor, other: tuple[int, ...]) -> int | None:
         """The axis of a tensor that has the size of the call; None if its shape is fixed."""
@@ -181,16 +203,17 @@ class _Rows:
     Attributes:
         call: A call of the function.
         axes: The open axis of each buffer that has one.
-        extent: The extent of these axes.
+        least: The smallest number of elements of these axes that a call computes.
     """
 
     function: Function
     call: Call
     axes: dict[Any, int]
-    extent: int
+    least: int
+    _summed: set[Any] = attrs.field(factory=set)
 
-    def check(self) -> None:
-        """Raise an error unless each element is computed from the same one."""
+    def checked(self) -> Function:
+        """The function, whose reductions end with the call, or an error."""
         leaves = [
             block
             for block in _nodes(self.function.body, tvm.s_tir.SBlock)
@@ -200,6 +223,31 @@ class _Rows:
             self._check(block)
         if sum(map(self._loads, leaves)) < self._loads(self.function.body):
             self._refuse()
+        if not self._summed:
+            return self.function
+        body = structural_map(self.function.body, (tvm.s_tir.SBlock, self._ended))
+        return self.function.with_body(body)
+
+    def _ended(self, block: Any) -> Any:
+        """A block whose reduction over an open axis ends with the call."""
+        variable = next((v.var for v in block.iter_vars if v.var in self._summed), None)
+        if variable is None:
+            return block
+        part = variable < tirx.Cast(str(variable.ty), called_extent())
+
+        def ended(store: Any) -> Any:
+            value = store.value
+            known = isinstance(value, tirx.Add | tirx.Max | tirx.Min) and block.init is not None
+            if not known or not _is_element(value.a, store):
+                self._refuse()
+            # A reduction begins with the number that changes nothing.
+            number = tirx.Select(part, value.b, block.init.value)
+            return tirx.BufferStore(store.buffer, type(value)(value.a, number), store.indices)
+
+        body = structural_map(block.body, (tirx.BufferStore, ended))
+        fields = block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init
+        more = block.alloc_buffers, block.match_buffers, block.annotations
+        return tvm.s_tir.SBlock(*fields, *more)
 
     def _loads(self, tree: Any) -> int:
         return sum(load.source in self.axes for load in _nodes(tree, tvm.ir.expr.TensorLoad))
@@ -210,15 +258,12 @@ class _Rows:
         for variable in block.iter_vars:
             analyzer.bind(variable.var, variable.dom)
         spatial = {each.var for each in block.iter_vars if int(each.iter_type) == _SPATIAL}
-        opened = set()
-        for load in _nodes(block, tvm.ir.expr.TensorLoad):
-            axis = self.axes.get(load.source)
-            if axis is not None:
-                index = analyzer.simplify(load.indices[axis])
-                if not self._is_early(index, analyzer):
-                    opened.add(index)
-        if len(opened) > 1 or not opened <= spatial:
+        opened = self._read(block, analyzer)
+        if len(opened) > 1 or not opened <= {each.var for each in block.iter_vars}:
             self._refuse()
+        if not opened <= spatial:
+            self._summed |= opened
+            return
         for store in _nodes(block, tirx.BufferStore):
             indices = [analyzer.simplify(index) for index in store.indices]
             axis = self.axes.get(store.buffer)
@@ -229,6 +274,15 @@ class _Rows:
                 if len(axes) != 1 or store.buffer in {*self.function.params}:
                     self._refuse()
                 self.axes[store.buffer] = axes[0]
+
+    def _read(self, block: Any, analyzer: Any) -> set[Any]:
+        """The indices along open axes that a block reads, without those that each call has."""
+        indices = (
+            analyzer.simplify(load.indices[self.axes[load.source]])
+            for load in _nodes(block, tvm.ir.expr.TensorLoad)
+            if load.source in self.axes
+        )
+        return {index for index in indices if not self._is_early(index, analyzer)}
 
     def _refuse(self) -> None:
         raise NotOpenError(f"{self.call.kernel} computes elements from others of an open axis")
@@ -248,8 +302,16 @@ class _Rows:
             )
             for reduce in (np.min, np.max)
         ]
-        last = min(GRANULE, self.extent) - 1
-        return all(isinstance(n, tirx.IntImm) and 0 <= int(n) <= last for n in numbers)
+        return all(isinstance(n, tirx.IntImm) and 0 <= int(n) < self.least for n in numbers)
+
+
+def _is_element(value: Any, store: Any) -> bool:
+    """Whether a value is the element that a store writes."""
+    return (
+        isinstance(value, tvm.ir.expr.TensorLoad)
+        and value.source.same_as(store.buffer)
+        and all(map(structural_equal, value.indices, store.indices))
+    )
 
 
 def _is_number(value: Any, number: int) -> bool:

@@ -245,9 +245,15 @@ def _timed(
     names = {bucket.extents: bucket.name for bucket, _ in bucketed.networks}
     for extents, name in names.items():
         if probes.pop(extents, None) is not None or not bucketed.is_open:
-            results[name] = buckets[name].timed(folder)
+            results[name] = buckets[name].timed(folder, untuned=not bucketed.is_open)
+    # An inference without tuning takes seconds at the largest extents.
     return results, [
-        (probe, buckets[names[probe.padded]].timed(folder, bucketed.with_extents(asked)))
+        (
+            probe,
+            buckets[names[probe.padded]].timed(
+                folder, bucketed.with_extents(asked), untuned=not bucketed.is_open
+            ),
+        )
         for asked, probe in probes.items()
     ]
 
@@ -294,7 +300,9 @@ class _Bucket:
         seconds = time.perf_counter() - start_time
         self.result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
 
-    def timed(self, folder: Path, padded: ImportedNetwork | None = None) -> NetworkResult:
+    def timed(
+        self, folder: Path, padded: ImportedNetwork | None = None, *, untuned: bool = True
+    ) -> NetworkResult:
         """Time the delivered network, which chooses the bucket at each call, beside its rivals.
 
         The inputs are those of the bucket, or of a network whose inputs are padded to the bucket.
@@ -304,6 +312,7 @@ class _Bucket:
         with contextlib.ExitStack() as stack:
             steps = DeliverySteps(settled, self.delivery, stack)
             steps.kernels = self.kernels
+            steps.baselines.times_untuned = untuned
             ours = stack.enter_context(steps.running(folder))
             if padded is not None:
                 verdict = steps.expected.verdict(ours.outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,14 +11,13 @@ import attrs
 import structlog
 from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetError, Task
-from chameleon_tvm.api import GRANULE
 
 from chameleon_networks._artifact.buckets import Buckets, PaddedCall
 from chameleon_networks._artifact.dispatch import uncompiled_buckets
 from chameleon_networks._checks.check import Facts
 from chameleon_networks._checks.padding import check_padding
 from chameleon_networks._compile.compile import open_dimension
-from chameleon_networks._compile.open_dimension import NotOpenError
+from chameleon_networks._compile.open_dimension import NotOpenError, OpenDimension
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._compile.sequence.calls import NotStaticError
 from chameleon_networks._delivery.buckets import delivered
@@ -98,6 +97,8 @@ class BucketedFrontend(Frontend):
         return [self.networks[0], self.networks[-1]] if self.network.is_open else self.networks
 
     def decide(self, trials: Frontend.Trials) -> Facts | None:
+        if self.network.is_open:
+            self._keep_fewer(trials.target)
         shared = _Share(trials, len(self.networks))
         decisions = {}
         for bucket, network in self.networks:
@@ -106,8 +107,26 @@ class BucketedFrontend(Frontend):
         return {"buckets": decisions, "summary": "; ".join(_summaries(decisions))}
 
     def restore(self, decisions: Mapping[str, Any]) -> None:
+        self._keep(decisions["buckets"])
         for bucket, network in self.networks:
             network.restore(decisions["buckets"][bucket.name])
+
+    def _keep_fewer(self, target: str) -> None:
+        """Keep fewer buckets of a range if a call may compute a part of its bucket."""
+        number = self._open_number
+        dimension = None if number is None else self._dimension(len(self.networks) - 1, target)
+        if number is None or dimension is None:
+            return
+        buckets = self.network.dimensions[number].spread_out(dimension.granule)
+        names = [bucket.name for bucket, _ in self.networks if bucket.extents[number] in buckets]
+        self._keep(names)
+        log.info("buckets_chosen", buckets=names)
+
+    def _keep(self, names: Collection[str]) -> None:
+        """Keep the buckets of these names."""
+        self.network.keep(names)
+        self.networks = [pair for pair in self.networks if pair[0].name in names]
+        self.__dict__.pop("_dispatch", None)
 
     def _refuse_state(self) -> None:
         """Refuse a network that changes its state, which would belong to one bucket."""
@@ -162,25 +181,34 @@ class BucketedFrontend(Frontend):
         # The buckets share most of their weights.
         return max(network.bytes_needed() for _, network in self.networks)
 
-    def _open(self, target: str) -> None:
-        """Find out in which buckets a call may compute a part of its bucket."""
-        dimensions = [each for each in self.network.dimensions if len(each.buckets) > 1]
-        if len(dimensions) != 1 or not dimensions[0].padded:
-            return
-        index = self.network.dimensions.index(dimensions[0])
-        pairs = [(bucket.extents[index], frontend) for bucket, frontend in self.networks]
-        for number, (extent, frontend) in enumerate(pairs):
-            if extent <= GRANULE:
-                continue
-            other, neighbour = pairs[number + 1 if number + 1 < len(pairs) else number - 1]
-            own, theirs = (prepared_network(each.network) for each in (frontend, neighbour))
-            try:
-                frontend.dimension = open_dimension(own, theirs, (extent, other), target)
-            except (NotOpenError, NotStaticError) as reason:
-                log.info("network_not_open", extent=extent, reason=str(reason))
+    @property
+    def _open_number(self) -> int | None:
+        """The number of the dimension of which a call may compute a part, if it is the only one."""
+        several = [each for each in self.network.dimensions if len(each.buckets) > 1]
+        reduced = any(frontend.precision is not None for _, frontend in self.networks)
+        if len(several) != 1 or not several[0].padded or reduced:
+            return None
+        return self.network.dimensions.index(several[0])
+
+    def _dimension(self, place: int, target: str) -> OpenDimension | None:
+        """The open dimension of the network at a place; None if a call computes all of it."""
+        number = self._open_number
+        if number is None:
+            return None
+        other = place + 1 if place + 1 < len(self.networks) else place - 1
+        pairs = [self.networks[place], self.networks[other]]
+        own, theirs = (prepared_network(frontend.network) for _, frontend in pairs)
+        extent, another = (bucket.extents[number] for bucket, _ in pairs)
+        try:
+            dimension = open_dimension(own, theirs, (extent, another), target)
+        except (NotOpenError, NotStaticError) as reason:
+            log.info("network_not_open", extent=extent, reason=str(reason))
+            return None
+        return dimension if extent > dimension.granule else None
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
-        self._open(delivery.target)
+        for place, (_, frontend) in enumerate(self.networks):
+            frontend.dimension = self._dimension(place, delivery.target)
         return delivered(self.network, self.by_bucket, self.named_tasks, delivery)
 
 

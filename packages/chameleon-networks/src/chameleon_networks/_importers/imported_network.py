@@ -296,6 +296,15 @@ class BucketedNetwork:
         """Whether a dimension is a range, whose buckets Chameleon chose."""
         return any(dimension.probes for dimension in self.dimensions)
 
+    def keep(self, names: Collection[str]) -> None:
+        """Keep the buckets of these names, and forget the others."""
+        self.networks = [pair for pair in self.networks if pair[0].name in names]
+        kept = [bucket.extents for bucket, _ in self.networks]
+        self.dimensions = tuple(
+            attrs.evolve(dimension, buckets=tuple(sorted(set(extents))))
+            for dimension, extents in zip(self.dimensions, zip(*kept, strict=True), strict=True)
+        )
+
     def _with_shapes(self, bucket: Bucket) -> ImportedNetwork:
         """The network for the shapes of a bucket, which is made once and shares the source."""
         if bucket.extents not in self._known:

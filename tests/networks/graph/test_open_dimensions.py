@@ -1,0 +1,146 @@
+"""Networks with an open length compute a call's part of a bucket, as a network of this length."""
+
+import json
+
+import chameleon_networks
+import numpy as np
+import pytest
+from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._shapes import Buckets, open_buckets
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ..precision.conftest import NoTrials  # noqa: TID252 - what measures nothing
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+NETWORKS = """
+import torch
+from torch.nn import functional as F
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(24, 32), torch.nn.Linear(32, 24)
+        self.parts = torch.nn.Linear(32, 96)
+        self.norm = torch.nn.LayerNorm(32)
+
+    def forward(self, x, mask):
+        mask = ((mask > 0.5) | (torch.arange(mask.shape[1]) == 0)).float()
+        x = self.norm(self.first(x))
+        parts = self.parts(x).unflatten(-1, (6, 16)).transpose(1, 2).chunk(3, 1)
+        added = torch.where(mask > 0, 0.0, -1e9)[:, None, None]
+        mixed = F.scaled_dot_product_attention(*parts, attn_mask=added)
+        x = F.gelu(self.last(mixed.transpose(1, 2).flatten(2) + x))
+        weights = mask[..., None]
+        mean = (x * weights).sum(1) / (weights.sum(1) + 1)
+        return x, mean, (x - 100 * (1 - weights)).amax(1), x[:, 0]
+
+
+def encoder():
+    torch.manual_seed(0)
+    return Encoder(), (torch.randn(1, 40, 24), torch.ones(1, 40))
+
+
+class Images(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 16, 3, padding=1, stride=2)
+        self.deep = torch.nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.last = torch.nn.Linear(16, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(torch.relu(self.first(x)), 2)
+        return self.last(F.silu(self.deep(x)).mean((2, 3))).softmax(-1)
+
+
+def images():
+    torch.manual_seed(0)
+    return Images(), (torch.randn(3, 3, 12, 12),)
+
+
+class Shifted(torch.nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, 1) + F.pad(x[:, :-1], (0, 0, 1, 0))
+
+
+def shifted():
+    return Shifted(), (torch.randn(1, 40, 24),)
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("networks") / "nets.py"
+    path.write_text(NETWORKS)
+    return path
+
+
+def source_of(file, name, **shapes):
+    return make_frontend(TorchOptions(source=f"{file}:{name}", shapes=shapes, compare=False))
+
+
+def delivered(source, delivery_into, folder, target):
+    source.decide(NoTrials(target))
+    result = source.deliver(delivery_into(source, folder, guessed=True))
+    assert result.failure is None
+    return json.loads((folder / "manifest.json").read_text())["buckets"]
+
+
+def check(source, network, extent, inputs):
+    reference = source.network.with_extents((extent,)).framework("torch", 1)
+    for own, wanted in zip(network(*inputs), reference(inputs), strict=True):
+        assert own.shape == wanted.shape
+        np.testing.assert_allclose(own, wanted, atol=2e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.full
+def test_a_call_computes_its_own_length(file, delivery_into, target, tmp_path):
+    length = Buckets(range=(1, 200), sizes=(24, 96, 128, 160, 200), name="length")
+    source = source_of(file, "encoder", x=(1, length, 24), mask=(1, length))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert len(buckets) < len(length.buckets)
+    assert {bucket.get("granule") for bucket in buckets} == {None, 32}
+    assert "granule" in buckets[-1]
+    network = chameleon_networks.load(tmp_path / "network", threads=2)
+    rng = np.random.default_rng(0)
+    for extent in (1, 31, 33, 64, 65, 97, 128, 131, 169, 199, 200):
+        # What an earlier call has left in memory must not be read.
+        network(np.full((1, 200, 24), np.nan, np.float32), np.ones((1, 200), np.float32))
+        x = rng.standard_normal((1, extent, 24)).astype(np.float32)
+        mask = (rng.random((1, extent)) < 0.8).astype(np.float32)
+        mask[0, 0] = 1.0
+        check(source, network, extent, [x, mask])
+
+
+@pytest.mark.full
+def test_a_call_computes_its_own_batch(file, delivery_into, target, tmp_path):
+    source = source_of(file, "images", x=(Buckets(range=(1, 20), name="batch"), 3, 12, 12))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert [bucket.get("granule") for bucket in buckets] == [None, *[1] * (len(buckets) - 1)]
+    network = chameleon_networks.load(tmp_path / "network", threads=2)
+    rng = np.random.default_rng(0)
+    for extent in (1, 2, 3, 7, 13, 19, 20):
+        network(np.full((20, 3, 12, 12), np.nan, np.float32))
+        x = rng.standard_normal((extent, 3, 12, 12)).astype(np.float32)
+        reference = source.network.with_extents((extent,)).framework("torch", 1)
+        [wanted] = reference([x])
+        np.testing.assert_allclose(network(x), wanted, atol=2e-5)
+
+
+@pytest.mark.full
+def test_what_moves_numbers_along_a_length_is_computed_whole(file, target):
+    source = source_of(file, "shifted", x=(1, Buckets(range=(1, 200), name="length"), 24))
+    before = [bucket.name for bucket, _ in source.networks]
+    source.decide(NoTrials(target))
+    assert [bucket.name for bucket, _ in source.networks] == before
+
+
+@given(st.integers(1, 50), st.integers(1, 400), st.sampled_from([1, 32]))
+def test_fewer_buckets_hold_each_extent(least, more, granule):
+    axis = Buckets(range=(least, least + more))
+    kept = open_buckets(axis.buckets, axis.distribution, granule)
+    assert set(kept) <= set(axis.buckets)
+    assert kept[-1] == least + more
