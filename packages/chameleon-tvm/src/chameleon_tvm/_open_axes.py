@@ -1,7 +1,7 @@
 """Axes of kernels that end where a call says, below the extent for which a kernel was compiled.
 
 A network for many sizes of inputs has kernels for few of them. Arrays have the layout of the size
-for which a kernel was compiled, and loops over an open axis end at the size of the call.
+for which a kernel was compiled. Loops over an open axis end at the size of the call.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def with_open_axes(axes: OpenAxes) -> Iterator[None]:
         _OPEN.reset(token)
 
 
-def open_axes() -> OpenAxes:
+def current_axes() -> OpenAxes:
     """The open axes of the function that is written."""
     return _OPEN.get()
 

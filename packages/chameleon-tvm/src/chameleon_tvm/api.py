@@ -12,6 +12,7 @@ from chameleon_system.api import lazy_exports
 if TYPE_CHECKING:
     from chameleon_tvm import _emit as emit
     from chameleon_tvm import _late_tvm as late_tvm
+    from chameleon_tvm import _open_axes as open_axes
     from chameleon_tvm._building.builder import TVMBuilder
     from chameleon_tvm._building.exporting import Exported, identifiers, tvm_builder, unoccupied
     from chameleon_tvm._building.kernel import CPU_FLUSH, Program, device_kind
@@ -54,22 +55,10 @@ if TYPE_CHECKING:
     from chameleon_tvm._metaschedule.strategy import ChameleonStrategy
     from chameleon_tvm._metaschedule.traces import applied
     from chameleon_tvm._opaque import opaque, plain_arithmetic
-    from chameleon_tvm._open_axes import (
-        BATCH,
-        GRANULE,
-        KEYS,
-        QUERIES,
-        ROWS,
-        OpenAxes,
-        called_extent,
-        with_extent,
-        with_open_axes,
-    )
     from chameleon_tvm._operators.activation_arrays import ARRAYS
     from chameleon_tvm._operators.activations import activated
     from chameleon_tvm._operators.attention_specs import (
         KEY_LAYOUTS,
-        TOKENS_INSIDE,
         AttentionSpec,
         ordered,
     )

@@ -249,8 +249,12 @@ class Buckets:
         padded = []
         for dimension in self._manifest["dimensions"]:
             asked, extent = _extent(dimension, shapes), _extent(dimension, bucket["inputs"])
-            if asked != extent:
-                padded.append(f"{dimension['name']} {asked} is padded to {extent}")
+            if asked == extent:
+                continue
+            padded.append(f"{dimension['name']} {asked} is padded to {extent}")
+            called = self._called_extent(bucket, shapes) if "granule" in bucket else extent
+            if called < extent:
+                padded[-1] += f", and its first {called} are computed"
         return " and ".join(padded) or f"bucket {bucket['name']} is run as it is"
 
     def _shapes_text(self, shapes: Shapes) -> str:

@@ -26,9 +26,9 @@ from chameleon_tvm.api import (
     BFLOAT16,
     INT8,
     UNCHECKED,
-    OpenAxes,
     array_type,
     hide_arithmetic,
+    open_axes,
     permissions_of,
     structural_hash,
     structural_map,
@@ -36,9 +36,7 @@ from chameleon_tvm.api import (
     te,
     tirx,
     tvm_target,
-    with_extent,
     with_initial_extrema,
-    with_open_axes,
 )
 
 from chameleon_networks._compile.default_schedules import (
@@ -146,8 +144,8 @@ def compile_network(
     """
 
     def kernel_of(fusion: FusionGroup) -> OperatorKernel | None:
-        axes = OpenAxes() if dimension is None else dimension.axes_of(fusion)
-        with with_open_axes(axes):
+        axes = open_axes.OpenAxes() if dimension is None else dimension.axes_of(fusion)
+        with open_axes.with_open_axes(axes):
             return kernels.of(fusion)
 
     # With ``wait=False``, threads still compile, and writing the network raises their errors.
@@ -261,7 +259,7 @@ def _call_sequence(
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
     opened = None if dimension is None else _open_functions(dimension, sequence, functions)
     functions |= {name: own.function for name, own in (opened or {}).items()}
-    open_axes = {id(own.function): own.axes for own in (opened or {}).values()}
+    axes_of = {id(own.function): own.axes for own in (opened or {}).values()}
     sequence, functions = gather_channels(sequence, functions)
     sequence, functions = elide_copies(sequence, functions)
     sequence, functions = place_state(sequence, functions)
@@ -280,9 +278,9 @@ def _call_sequence(
     takes_extent: set[str] = set()
     if dimension is not None:
         for name, function in scheduled.items():
-            axes = open_axes.get(id(whole[name]), ())
+            axes = axes_of.get(id(whole[name]), ())
             ended = end_loops(function, axes, dimension.extent)
-            scheduled[name], is_open = with_extent(ended)
+            scheduled[name], is_open = open_axes.with_extent(ended)
             takes_extent |= {name} if is_open else set()
     pool = ThreadPoolExecutor(1)
     archive = pool.submit(_object_files, scheduled, target, pool)
@@ -348,7 +346,7 @@ def open_dimension(
 
 def _placeholder_sequence(
     module: Any, fusions: Sequence[FusionGroup], target: str
-) -> tuple[CallSequence, dict[str, Any], frozenset[str]]:
+) -> tuple[CallSequence, Mapping[str, Any], frozenset[str]]:
     """The calls of a network without kernels, their functions, and the names of its operators."""
     with tvm_target(target), tvm.transform.PassContext(opt_level=3):
         lowered = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))

@@ -14,16 +14,10 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_tvm.api import (
-    BATCH,
-    GRANULE,
-    KEYS,
-    QUERIES,
-    ROWS,
     AttentionSpec,
     ConvolutionSpec,
     DenseSpec,
-    OpenAxes,
-    called_extent,
+    open_axes,
     structural_map,
     tirx,
 )
@@ -35,6 +29,7 @@ from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.relax_utils import shape_of, tvm
 
 Function = Any
+Axes = tuple[int, ...]
 Shapes = Sequence[tuple[int, ...]]
 
 
@@ -52,11 +47,11 @@ class OpenFunction:
 
     Attributes:
         function: The function. Sums over an open axis add nothing after the part.
-        axes: The open axis of each parameter, or None.
+        axes: The open axes of each parameter.
     """
 
     function: Function
-    axes: Sequence[int | None]
+    axes: Sequence[Axes]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -73,16 +68,16 @@ class OpenDimension:
 
     extent: int
     other: int
-    operators: Mapping[Any, OpenAxes]
+    operators: Mapping[Any, open_axes.OpenAxes]
     shapes: Sequence[Shapes]
 
     @property
     def granule(self) -> int:
         """A call computes a multiple of it, or all."""
-        has_keys = any(KEYS in axes.extents for axes in self.operators.values())
-        return GRANULE if has_keys else 1
+        has_keys = any(open_axes.KEYS in axes.extents for axes in self.operators.values())
+        return open_axes.GRANULE if has_keys else 1
 
-    def axes_of(self, fusion: FusionGroup) -> OpenAxes:
+    def axes_of(self, fusion: FusionGroup) -> open_axes.OpenAxes:
         """The open axes of a fusion group's operator."""
         return self.operators[fusion.last]
 
@@ -97,41 +92,35 @@ class OpenDimension:
         calls = [call for call in sequence.calls if call.kernel not in tuned]
         if len(calls) != len(self.shapes):
             raise NotOpenError("it has other kernels for another size")
-        axes: dict[str, list[int | None]] = {}
+        axes: dict[str, list[Axes]] = {}
         found: dict[str, OpenFunction] = {}
         for call, shapes in zip(calls, self.shapes, strict=True):
             name, function = call.kernel, functions[call.kernel]
-            own = [
-                self._open_axis(tensor, other)
-                for tensor, other in zip(call.arguments, shapes, strict=True)
-            ]
+            pairs = zip(call.arguments, shapes, strict=True)
+            own = [self._open_axes(tensor, other) for tensor, other in pairs]
             if axes.setdefault(name, own) != own:
                 raise NotOpenError(f"{name} is called with open axes and without")
-            if any(axis is not None for axis in own):
-                pairs = zip(function.params, own, strict=True)
-                open_axes = {buffer: axis for buffer, axis in pairs if axis is not None}
-                rows = _Rows(function, call, open_axes, min(self.granule, self.extent))
+            if any(own):
+                by_buffer = dict(zip(function.params, own, strict=True))
+                rows = _Rows(function, call, by_buffer, min(self.granule, self.extent))
                 found[name] = OpenFunction(function=rows.checked(), axes=own)
         return found
 
-    def _open_axis(self, tensor: Tensor, other: tuple[int, ...]) -> int | None:
-        """The axis of a tensor that has the size of the call; None if its shape is fixed."""
+    def _open_axes(self, tensor: Tensor, other: tuple[int, ...]) -> Axes:
+        """The axes of a tensor that have the size of the call."""
         own = tensor.shape
         if len(own) != len(other):
             raise NotOpenError("a tensor has another rank for another size")
-        differ = [
-            axis for axis, pair in enumerate(zip(own, other, strict=True)) if len({*pair}) > 1
-        ]
-        if not differ:
-            return None
-        if len(differ) > 1 or (own[differ[0]], other[differ[0]]) != (self.extent, self.other):
-            raise NotOpenError(f"a tensor of the shape {list(own)} has more than one open axis")
-        return differ[0]
+        pairs = enumerate(zip(own, other, strict=True))
+        differ = {axis: pair for axis, pair in pairs if len({*pair}) > 1}
+        if not {*differ.values()} <= {(self.extent, self.other)}:
+            raise NotOpenError(f"a tensor of the shape {list(own)} has a multiple of the size")
+        return tuple(differ)
 
 
 def open_operators(
     groups: Sequence[FusionGroup], others: Sequence[FusionGroup], extent: int, other: int
-) -> dict[Any, OpenAxes]:
+) -> dict[Any, open_axes.OpenAxes]:
     """The open axes of the operators of a network, by the last variables of its fusion groups.
 
     Args:
@@ -146,7 +135,7 @@ def open_operators(
     operators = {}
     for group, smaller in zip(groups, others, strict=True):
         extents = _open_extents(group, smaller, (extent, other))
-        operators[group.last] = OpenAxes(extent=extent, extents=extents)
+        operators[group.last] = open_axes.OpenAxes(extent=extent, extents=extents)
     return operators
 
 
@@ -172,7 +161,8 @@ def _open_extents(
     scaled = [number % size for number, size in zip(extents, sizes, strict=True)]
     if any(scaled) or extents[0] * sizes[1] != extents[1] * sizes[0]:
         raise NotOpenError(f"{spec.kind} {spec.sizes} has a number of rows that is no multiple")
-    return {ROWS if isinstance(spec, DenseSpec) else BATCH: extents[0]}
+    axis = open_axes.ROWS if isinstance(spec, DenseSpec) else open_axes.BATCH
+    return {axis: extents[0]}
 
 
 def _is_outermost(tensor: Any, other: Any, sizes: tuple[int, int]) -> bool:
@@ -184,7 +174,11 @@ def _is_outermost(tensor: Any, other: Any, sizes: tuple[int, int]) -> bool:
 def _open_attention(
     mine: Mapping[str, Any], theirs: Mapping[str, Any], sizes: tuple[int, int]
 ) -> Mapping[str, int]:
-    axes = {BATCH: ("query", 0), QUERIES: ("query", 2), KEYS: ("key", 2)}
+    axes = {
+        open_axes.BATCH: ("query", 0),
+        open_axes.QUERIES: ("query", 2),
+        open_axes.KEYS: ("key", 2),
+    }
     extents: dict[str, int] = {}
     for name, (field, axis) in axes.items():
         pair = mine[field][axis], theirs[field][axis]
@@ -202,13 +196,13 @@ class _Rows:
 
     Attributes:
         call: A call of the function.
-        axes: The open axis of each buffer that has one.
+        axes: The open axes of each buffer.
         least: The smallest number of elements of these axes that a call computes.
     """
 
     function: Function
     call: Call
-    axes: dict[Any, int]
+    axes: dict[Any, Axes]
     least: int
     _summed: set[Any] = attrs.field(factory=set)
 
@@ -233,7 +227,7 @@ class _Rows:
         variable = next((v.var for v in block.iter_vars if v.var in self._summed), None)
         if variable is None:
             return block
-        part = variable < tirx.Cast(str(variable.ty), called_extent())
+        part = variable < tirx.Cast(str(variable.ty), open_axes.called_extent())
 
         def ended(store: Any) -> Any:
             value = store.value
@@ -250,7 +244,8 @@ class _Rows:
         return tvm.s_tir.SBlock(*fields, *more)
 
     def _loads(self, tree: Any) -> int:
-        return sum(load.source in self.axes for load in _nodes(tree, tvm.ir.expr.TensorLoad))
+        loads = _nodes(tree, tvm.ir.expr.TensorLoad)
+        return sum(bool(self.axes.get(load.source)) for load in loads)
 
     def _check(self, block: Any) -> None:
         """Check a block without others in it, and find the open axis of what it stores."""
@@ -259,28 +254,25 @@ class _Rows:
             analyzer.bind(variable.var, variable.dom)
         spatial = {each.var for each in block.iter_vars if int(each.iter_type) == _SPATIAL}
         opened = self._read(block, analyzer)
-        if len(opened) > 1 or not opened <= {each.var for each in block.iter_vars}:
+        if not opened <= {each.var for each in block.iter_vars}:
             self._refuse()
-        if not opened <= spatial:
-            self._summed |= opened
-            return
+        self._summed |= opened - spatial
+        opened &= spatial
         for store in _nodes(block, tirx.BufferStore):
             indices = [analyzer.simplify(index) for index in store.indices]
-            axis = self.axes.get(store.buffer)
-            if axis is not None and (indices[axis] not in spatial or not opened <= {indices[axis]}):
+            if opened and store.buffer not in self.axes:
+                is_open = [{index} <= opened for index in indices]
+                self.axes[store.buffer] = tuple(np.flatnonzero(is_open).tolist())
+            stored = [indices[axis] for axis in self.axes.get(store.buffer, ())]
+            if not opened <= {*stored} <= spatial or len({*stored}) < len(stored):
                 self._refuse()
-            if axis is None and opened:
-                axes = [at for at, index in enumerate(indices) if {index} == opened]
-                if len(axes) != 1 or store.buffer in {*self.function.params}:
-                    self._refuse()
-                self.axes[store.buffer] = axes[0]
 
     def _read(self, block: Any, analyzer: Any) -> set[Any]:
         """The indices along open axes that a block reads, without those that each call has."""
         indices = (
-            analyzer.simplify(load.indices[self.axes[load.source]])
+            analyzer.simplify(load.indices[axis])
             for load in _nodes(block, tvm.ir.expr.TensorLoad)
-            if load.source in self.axes
+            for axis in self.axes.get(load.source, ())
         )
         return {index for index in indices if not self._is_early(index, analyzer)}
 
@@ -318,17 +310,17 @@ def _is_number(value: Any, number: int) -> bool:
     return isinstance(value, tirx.IntImm) and int(value) == number
 
 
-def end_loops(function: Function, axes: Sequence[int | None], extent: int) -> Function:
+def end_loops(function: Function, axes: Sequence[Axes], extent: int) -> Function:
     """End the loops of a scheduled function at the extent of the call.
 
     A loop ends there if all that it stores is in an element of the open axis for each iteration.
     Other loops run to their ends, and compute rows that nobody reads.
     """
-    open_axes = dict(zip(function.params, axes, strict=False))
+    by_buffer = dict(zip(function.params, axes, strict=False))
     ended: list[Any] = []
 
     def visit(loop: Any) -> None:
-        if _is_number(loop.extent, extent) and _stores_elements(loop, open_axes):
+        if _is_number(loop.extent, extent) and _stores_elements(loop, by_buffer):
             ended.append(loop.loop_var)
 
     structural_walk(function.body, (tirx.For, visit), order="pre")
@@ -336,7 +328,7 @@ def end_loops(function: Function, axes: Sequence[int | None], extent: int) -> Fu
     def shortened(loop: Any) -> Any:
         if not any(loop.loop_var.same_as(variable) for variable in ended):
             return loop
-        end = tirx.Cast(str(loop.loop_var.ty), called_extent())
+        end = tirx.Cast(str(loop.loop_var.ty), open_axes.called_extent())
         fields = loop.kind, loop.body, loop.thread_binding, loop.annotations
         return tirx.For(loop.loop_var, loop.min, end, *fields)
 
@@ -345,23 +337,24 @@ def end_loops(function: Function, axes: Sequence[int | None], extent: int) -> Fu
     return function.with_body(structural_map(function.body, (tirx.For, shortened)))
 
 
-def _stores_elements(loop: Any, open_axes: Mapping[Any, int | None]) -> bool:
+def _stores_elements(loop: Any, axes_of: Mapping[Any, Axes]) -> bool:
     """Whether an iteration of a loop stores the element of its number along open axes."""
     analyzer = tvm.sym.Analyzer()
     for each in _nodes(loop.body, tirx.For):
         analyzer.bind(each.loop_var, tvm.ir.Range.from_min_extent(each.min, each.extent))
-    indices = []
+    stores: list[list[Any]] = []
     for realize in _nodes(loop.body, tvm.s_tir.SBlockRealize):
         variables = (each.var for each in realize.block.iter_vars)
         values = dict(zip(variables, realize.iter_values, strict=True))
         for store in _nodes(realize.block.body, tirx.BufferStore):
-            axis = open_axes.get(store.buffer)
-            if axis is None and store.buffer in open_axes:
-                return False
-            if axis is not None:
-                indices.append(structural_map(store.indices[axis], (tirx.Var, _value_in(values))))
-    differences = (analyzer.simplify(index - loop.loop_var) for index in indices)
-    return bool(indices) and all(_is_number(rest, 0) for rest in differences)
+            if store.buffer in axes_of:
+                indices = (store.indices[axis] for axis in axes_of[store.buffer])
+                chosen = (tirx.Var, _value_in(values))
+                stores.append([structural_map(index, chosen) for index in indices])
+    return bool(stores) and all(
+        any(_is_number(analyzer.simplify(index - loop.loop_var), 0) for index in indices)
+        for indices in stores
+    )
 
 
 def _value_in(values: Mapping[Any, Any]) -> Callable[[Any], Any]:

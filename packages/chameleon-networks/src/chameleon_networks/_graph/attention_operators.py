@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_tvm.api import KEY_LAYOUTS, TOKENS_INSIDE, AttentionSpec, ordered
+from chameleon_tvm.api import KEY_LAYOUTS, AttentionSpec, ordered
 
 from chameleon_networks._graph import attention_scores
 from chameleon_networks._graph.attention_scores import SoftmaxInput, SoftmaxInputFinder
@@ -20,6 +20,9 @@ from chameleon_networks._graph.strided_views import (
     views_of,
 )
 from chameleon_networks._graph.strides import dense_strides
+
+*_TOKENS_INSIDE, _ = KEY_LAYOUTS
+"""Layouts of queries, values and outputs: those of keys without the transposed one."""
 
 
 def find_attentions(
@@ -100,12 +103,12 @@ class _AttentionFinder:
         """The last rearranged output that a kernel can write, and its layout and operators."""
         view = identity_view(product).reshaped(shape)
         if view is None:
-            return product, TOKENS_INSIDE[0], []
+            return product, _TOKENS_INSIDE[0], []
         wanted = {
             _memory_order(view.permuted(["BHSD".index(axis) for axis in layout])): layout
-            for layout in reversed(TOKENS_INSIDE)
+            for layout in reversed(_TOKENS_INSIDE)
         }
-        match = product, TOKENS_INSIDE[0], 0
+        match = product, _TOKENS_INSIDE[0], 0
         passed: list[Any] = []
         current: StridedView | None = identity_view(product)
         variable = product
@@ -186,11 +189,11 @@ def _match_separate(
     views: Sequence[Sequence[StridedView]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
     """The operator if query, key and value are separate arrays, or None."""
-    query = next(_match_layouts(views[0], TOKENS_INSIDE, shared=False), None)
+    query = next(_match_layouts(views[0], _TOKENS_INSIDE, shared=False), None)
     if query is None:
         return None
     for key in _match_layouts(views[1], KEY_LAYOUTS):
-        for value in _match_layouts(views[2], TOKENS_INSIDE):
+        for value in _match_layouts(views[2], _TOKENS_INSIDE):
             if key.heads == value.heads:
                 parts = (query, key, value)
                 spec = _spec(parts, scores, packed=False)

@@ -242,6 +242,21 @@ class _ConstantFolder(relax.PyExprMutator):
             return
         self._known[binding.var] = value
 
+    def visit_call_(self, call: Any) -> Any:
+        if operator_name(call) == "relax.index_tensor" and self._reads_in_order(call):
+            return relax.op.reshape(self.visit_expr(call.args[0]), list(shape_of(call)))
+        return super().visit_call_(call)
+
+    def _reads_in_order(self, call: Any) -> bool:
+        """Whether constant indices read all elements in order, as those of some masks do."""
+
+        def known(value: Any) -> Array | None:
+            return order if value.same_as(call.args[0]) else known_value(value, self._known)
+
+        order = np.arange(math.prod(shape_of(call.args[0]))).reshape(shape_of(call.args[0]))
+        read = _index_tensor(call, known)
+        return read is not None and np.array_equal(read.reshape(-1), order.reshape(-1))
+
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
 

@@ -13,7 +13,7 @@ from chameleon_core.plugin_api import Arrays, DesignSpace, InvalidConfigurationE
 from chameleon_tvm._building.builder import TVMBuilder
 from chameleon_tvm._building.kernel import Program
 from chameleon_tvm._late_tvm import Schedule, tirx
-from chameleon_tvm._open_axes import open_axes
+from chameleon_tvm._open_axes import current_axes
 from chameleon_tvm._operators.base import Operator, operator_of
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._types import MOST_ELEMENTS
@@ -86,7 +86,7 @@ class Template(ABC):
         for index, array in zip(places, packed, strict=True):
             arrays[index] = array
         # Networks have the same operator with other constants many times.
-        key = dict(values), open_axes()
+        key = dict(values), current_axes()
         latest = self._latest  # another thread may replace it
         if latest is None or latest[0] != key:
             self._latest = latest = key, self.function(values)
