@@ -30,14 +30,13 @@ if TYPE_CHECKING:
     from chameleon_tvm._building.remote.local_device import LocalDevice
     from chameleon_tvm._building.remote.probe import ask_processor
     from chameleon_tvm._building.remote.smoke_test import check_output, smoke_test_for
-    from chameleon_tvm._building.winners import list_winners
     from chameleon_tvm._device.cpus.features import (
         flag_of,
         host_features,
         target_without,
         used_features,
     )
-    from chameleon_tvm._device.cpus.registers import Reported
+    from chameleon_tvm._device.cpus.registers import Reported, reported_bit
     from chameleon_tvm._device.linking import architecture, own_triple
     from chameleon_tvm._device.targets import (
         TVMTargets,

@@ -86,6 +86,17 @@ def _library(file: pathlib.Path) -> Any:
         raise RuntimeError(f"{file} cannot be loaded: {error}") from error
 
 
+def refusal(file: pathlib.Path) -> str:
+    """Why this machine cannot run a network's library; empty if it can."""
+    library = _library(file)
+    try:
+        ask = library[f"{file.stem}_refusal"]
+        ask.restype = TEXT
+        return (ask() or b"").decode(errors="replace")
+    finally:
+        _ctypes.dlclose(library._handle)  # noqa: SLF001
+
+
 TVM_NAMES = (
     *("FunctionGetGlobal", "FunctionCall", "HandleInitOnce"),
     *("ErrorMoveFromRaised", "ObjectDecRef"),

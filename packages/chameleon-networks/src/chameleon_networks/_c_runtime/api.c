@@ -25,6 +25,8 @@ API(const TENSOR *, output)(int number) {
 
 API(const char *, error)(void) { return last_error(); }
 
+API(const char *, refusal)(void) { return check_machine(&library) == 0 ? NULL : last_error(); }
+
 API(int, threads)(const struct HANDLE *handle) {
   return threads_of((const struct handle *)handle);
 }

@@ -99,11 +99,15 @@ static struct handle *empty_handle(int instances) {
   return NULL;
 }
 
+int check_machine(const struct library *library) {
+  if (check_processor(library->features, library->feature_count) != 0) return -1;
+  return library->tiles ? ask_for_tiles() : 0;
+}
+
 struct handle *open_handle(const struct library *library, const char *weights, int threads,
                            int instances, const int *constants) {
   set_error("%s", "");
-  if (check_processor(library->features, library->feature_count) != 0) return NULL;
-  if (library->tiles && ask_for_tiles() != 0) return NULL;
+  if (check_machine(library) != 0) return NULL;
   if (threads < 0 || instances < 1 || instances > MOST_INSTANCES) {
     set_error("a handle has 1 or more threads, or 0 for its own choice, and 1 to %d instances",
               MOST_INSTANCES);

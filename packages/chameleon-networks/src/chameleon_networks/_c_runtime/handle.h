@@ -16,6 +16,9 @@ struct library {
   int threads;                  /* that kernels were measured with */
 };
 
+/* See that this machine can run a library; 0, or -1 with an error. */
+int check_machine(const struct library *library);
+
 /* See header.h for both. */
 struct handle *open_handle(const struct library *library, const char *weights, int threads,
                            int instances, const int *constants);

@@ -38,6 +38,9 @@ typedef struct {
 @name@_handle *@name@_open(const char *weights, int threads, int instances, const int *constants);
 int @name@_constant_count(void);
 
+/* Why this machine cannot run the kernels, such as a feature that its CPU lacks; NULL if it can. */
+const char *@name@_refusal(void);
+
 /* How many threads a handle has. */
 int @name@_threads(const @name@_handle *handle);
 

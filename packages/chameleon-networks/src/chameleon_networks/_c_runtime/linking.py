@@ -16,7 +16,7 @@ from typing import Any
 
 from chameleon_core.plugin_api import ChameleonError, TargetError
 from chameleon_system.api import cache_path, read_cached_bytes, temporary_folder, write_cached_bytes
-from chameleon_tvm.api import flag_of, tvm
+from chameleon_tvm.api import reported_bit, tvm
 
 from chameleon_networks._names import c_names
 
@@ -206,9 +206,11 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
         {"name": f"output{number}", **output} for number, output in enumerate(manifest["outputs"])
     ]
     tensors = [*manifest["inputs"], *outputs]
+    # Linux permits AMX only on CPUs that have it, so its features are not asked for.
     features = [
-        f"{{{json.dumps(feature)}, {json.dumps(flag_of(feature))}}}"
+        f"{{{json.dumps(feature)}, {', '.join(map(str, reported_bit(feature)))}}}"
         for feature in manifest["cpu_features"]
+        if not feature.startswith("amx-")
     ]
     values = {
         "INPUTS": len(manifest["inputs"]),
@@ -228,7 +230,7 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
         *(f"#define {key} {value}" for key, value in values.items()),
         *(c_array("int64_t", f"extents_{n}", tensor["shape"]) for n, tensor in enumerate(tensors)),
         c_array("TENSOR", "described", map(_tensor, range(len(tensors)), tensors)),
-        c_array("struct feature", "features", [*features, "{0, 0}"]),
+        c_array("struct feature", "features", [*features, "{0}"]),
     ]
     return "\n".join([*lines, ""])
 

@@ -1,11 +1,15 @@
 /* What this machine's processor has, and how much of it this process may use. */
 
 #define _GNU_SOURCE
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,45 +17,37 @@
 
 #define MOST_THREADS 1024
 #define LONGEST 4096 /* bytes of a path or line that is looked at */
-#if defined(__aarch64__)
-#define FLAGS_KEY "Features"
-#else
-#define FLAGS_KEY "flags"
-#endif
 
-/* Whether a flag is among those of the processor, by the letters and digits of its name. */
-static int has_flag(const char *line, const char *flag) {
-  size_t length = strlen(flag);
-  while (*line != '\0') {
-    char word[64];
-    size_t written = 0;
-    for (; *line != '\0' && *line != ' ' && *line != '\t' && *line != '\n'; ++line) {
-      if (strchr("._-", *line) == NULL && written + 1 < sizeof(word)) word[written++] = *line;
-    }
-    if (written == length && memcmp(word, flag, length) == 0) return 1;
-    while (*line == ' ' || *line == '\t' || *line == '\n') ++line;
-  }
-  return 0;
+#if defined(__x86_64__)
+/* The lower half of XCR0: which registers the system saves. */
+static uint32_t saved_registers(void) {
+  uint32_t low, high, unused[3], flags;
+  if (!__get_cpuid(1, &unused[0], &unused[1], &flags, &unused[2]) || !(flags & bit_OSXSAVE)) return 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
 }
 
+static int has(const struct feature *feature) {
+  uint32_t found[4], most[4];
+  uint32_t leaf = feature->leaf, subleaf = feature->subleaf, saved = feature->saved;
+  if (!__get_cpuid_count(leaf, 0, &most[0], &most[1], &most[2], &most[3])) return 0;
+  if (subleaf > 0 && most[0] < subleaf) return 0;
+  __cpuid_count(leaf, subleaf, found[0], found[1], found[2], found[3]);
+  if (!(found[feature->where] >> feature->bit & 1)) return 0;
+  return saved == 0 || (saved_registers() & saved) == saved;
+}
+#else
+static int has(const struct feature *feature) { return getauxval(feature->leaf) >> feature->bit & 1; }
+#endif
+
 int check_processor(const struct feature *features, int count) {
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  if (file == NULL) return 0;
-  char *line = NULL, lacking[256] = "";
-  size_t room = 0;
-  while (getline(&line, &room, file) >= 0) {
-    const char *flags = strchr(line, ':');
-    if (flags == NULL || strncmp(line, FLAGS_KEY, strlen(FLAGS_KEY)) != 0) continue;
-    for (int number = 0; number < count; ++number) {
-      if (has_flag(flags + 1, features[number].flag)) continue;
-      size_t length = strlen(lacking);
-      snprintf(lacking + length, sizeof(lacking) - length, "%s%s", length > 0 ? ", " : "",
-               features[number].name);
-    }
-    break;
+  char lacking[256] = "";
+  for (int number = 0; number < count; ++number) {
+    if (has(&features[number])) continue;
+    size_t length = strlen(lacking);
+    snprintf(lacking + length, sizeof(lacking) - length, "%s%s", length > 0 ? ", " : "",
+             features[number].name);
   }
-  free(line);
-  fclose(file);
   if (lacking[0] == '\0') return 0;
   set_error("this CPU lacks %s, which the kernels were compiled for", lacking);
   return -1;

@@ -64,11 +64,16 @@ struct weights {
 int weights_open(struct weights *weights, const char *path, int64_t layout, int threads);
 void weights_close(struct weights *weights);
 
+/* A feature of the processor, which an emulator has or lacks whatever /proc/cpuinfo shows. On ARM,
+ * `leaf` is the number of a word of the system's auxiliary vector. */
 struct feature {
-  const char *name, *flag; /* LLVM's name, and the system's in letters and digits alone */
+  const char *name;       /* LLVM's */
+  uint32_t leaf, subleaf; /* of CPUID */
+  int where, bit;         /* the register, EAX first, and its bit */
+  uint32_t saved;         /* bits of XCR0: registers that the system has to save */
 };
 
-/* See that the processor has some features, if the system shows them; 0, or -1 with an error. */
+/* See that the processor has some features; 0, or -1 with an error. */
 int check_processor(const struct feature *features, int count);
 
 /* Ask the system for AMX's tiles, for all threads of this process; 0, or -1 with an error. */

@@ -10,11 +10,18 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import attrs
 from chameleon_system.api import AMX, Processor
 
-from chameleon_tvm._device.cpus.features import CPUID_BITS, EAX, HWCAP2_BITS, HWCAP_BITS
+from chameleon_tvm._device.cpus.features import (
+    CPUID_BITS,
+    EAX,
+    HWCAP2_BITS,
+    HWCAP_BITS,
+    LINUX_NAMES,
+)
 
 LEAVES = (
     *((0, 0), (1, 0), (7, 0), (7, 1), (0x80000000, 0), (0x80000001, 0)),
@@ -97,8 +104,43 @@ def _has_leaf(registers: dict[tuple[int, int], Sequence[int]], leaf: int, sublea
 
 def _is_saved(flag: str, xcr0: int) -> bool:
     """Whether the system saves the registers that a flag's instructions use."""
-    state_bits = next((bits for prefix, bits in _STATE_BITS.items() if flag.startswith(prefix)), 0)
-    return xcr0 & state_bits == state_bits
+    return xcr0 & _state_bits(flag) == _state_bits(flag)
+
+
+def _state_bits(flag: str) -> int:
+    return next((bits for prefix, bits in _STATE_BITS.items() if flag.startswith(prefix)), 0)
+
+
+_NOWHERE = (0xFFFFFFFF, 0, 0, 0, 0)
+"""A bit that no processor sets."""
+_AT_HWCAP, _AT_HWCAP2 = 16, 26
+
+
+def reported_bit(feature: str) -> tuple[int, int, int, int, int]:
+    """The bit with which a processor reports a feature of LLVM.
+
+    Args:
+        feature: LLVM's name of the feature, such as ``sse4.2``.
+
+    Returns:
+        The leaf and subleaf of CPUID, the register, the bit, and the bits of XCR0 that the
+        feature's registers need. On ARM, the leaf is a type of the auxiliary vector (getauxval).
+    """
+    return _reported_bits().get(feature, _NOWHERE)
+
+
+@cache
+def _reported_bits() -> dict[str, tuple[int, int, int, int, int]]:
+    places = {
+        flag: (*place, bit, _state_bits(flag))
+        for place, bits in CPUID_BITS.items()
+        for flag, bit in bits_of(bits)
+    }
+    for word, bits in ((_AT_HWCAP, HWCAP_BITS), (_AT_HWCAP2, HWCAP2_BITS)):
+        places |= {flag: (word, 0, 0, bit, 0) for flag, bit in bits_of(bits)}
+    return {
+        feature: places[flag] for names in LINUX_NAMES.values() for feature, flag in names.items()
+    }
 
 
 def _arm(words: Sequence[int]) -> Reported:
