@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from chameleon_networks._artifact.load import load
 from chameleon_networks._compile.sequence.repacking import repacking_of
-from chameleon_networks._delivery import vector_kernels
+from chameleon_networks._delivery import other_kernels
 from chameleon_networks._export.bundles import write_c_bundle
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.sources import OnnxNetwork
@@ -83,7 +83,7 @@ def test_wrong_vector_kernels_are_not_delivered(tiny, delivery_of, monkeypatch):
         found = repacking_of(*arguments)
         return found and attrs.evolve(found, rows=np.array([found.rows[0], found.rows[1][::-1]]))
 
-    monkeypatch.setattr(vector_kernels, "repacking_of", lying)
+    monkeypatch.setattr(other_kernels, "repacking_of", lying)
     delivery = _with_tiles(delivery_of(NetworkFrontend(tiny)))
     result = NetworkFrontend(tiny).deliver(delivery)
     assert result.failure is None

@@ -305,7 +305,7 @@ def network_remarks(network: NetworkResult) -> list[str]:
             f"not measured, delivered with the {kernel} ({because}): {_some(names)}"
             for (kernel, because), names in guesses.items()
         ),
-        *filter(None, [network.vectors]),
+        *filter(None, [network.vectors, network.levels]),
         *_footprint_lines(network),
         *(f"{name} left out: {why}" for name, why in network.left_out.items()),
     ]

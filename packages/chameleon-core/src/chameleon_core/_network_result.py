@@ -257,6 +257,8 @@ class NetworkResult(InferenceResult):
         vectors: the number of kernels with a substitute for systems that refuse a permission such
             as AMX, or the reason why there is none. None if the network needs no
             permission.
+        levels: how the network's kernels for further levels of CPUs were checked; None if it has
+            none.
         buckets: the result of each bucket, if the network was compiled for several buckets of
             shapes; otherwise empty. With buckets, times and kernels of the network are sums over
             one inference in each bucket.
@@ -415,6 +417,7 @@ class NetworkResult(InferenceResult):
     footprint: Mapping[str, Footprint] = attrs.field(factory=dict)
     layout: Layout | None = None
     vectors: str | None = None
+    levels: str | None = None
     buckets: tuple[Bucket, ...] = ()
     folder: str | None = None
     failure: str | None = None

@@ -21,7 +21,7 @@ from chameleon_networks._artifact.writer import (
 )
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._delivery import vector_kernels
+from chameleon_networks._delivery import other_kernels, vector_kernels
 from chameleon_networks._delivery.delivery_steps import GraphWithKernels
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
@@ -200,14 +200,14 @@ def test_the_fastest_measured_kernel_is_taken_whose_weights_can_be_made(network)
     )
     winners = {**network.graph.kernels.winners, key: attrs.evolve(winner, others=others)}
     kernels = attrs.evolve(network.graph.kernels, winners=winners)
-    chosen = vector_kernels.vector_kernels(kernels, network.graph.fusions)
+    chosen = vector_kernels.vector_kernels(attrs.evolve(network.graph, kernels=kernels))
     assert chosen.kernels.winners[key] == others[1]
     assert len(chosen.repackings) == 2
 
 
 @pytest.mark.full
 def test_weights_that_cannot_be_made_are_stored(network, machine, tmp_path, monkeypatch):
-    monkeypatch.setattr(vector_kernels, "repacking_of", lambda *_: None)
+    monkeypatch.setattr(other_kernels, "repacking_of", lambda *_: None)
     folder, size = network.written(tmp_path / "network")
     assert (folder / "weights.bin").stat().st_size > 1.5 * size
     machine(folder, lacking=TILES)
@@ -222,5 +222,5 @@ def test_a_space_without_such_kernels_has_none(network):
         config = tuple(space.design_space(winner.task).first_guesses[0].tolist())
         winners[key] = attrs.evolve(winner, config=config)
     kernels = Kernels(winners, space, network.target)
-    with pytest.raises(ChameleonError, match="no kernel of task layer runs without it"):
-        vector_kernels.vector_kernels(kernels, network.graph.fusions)
+    with pytest.raises(ChameleonError, match="task layer has no other kernel"):
+        vector_kernels.vector_kernels(attrs.evolve(network.graph, kernels=kernels))

@@ -6,6 +6,7 @@ This file is copied into the folder of the network, beside ``load.py``.
 import _ctypes
 import contextlib
 import ctypes
+import functools
 import pathlib
 import weakref
 from collections.abc import Mapping
@@ -38,19 +39,12 @@ class Handle:
         threads: int,
         instances: int,
     ) -> None:
-        library, name = _library(file), file.stem
+        library = _library(file)
+        function = functools.partial(_function, library, file)
         closing = contextlib.ExitStack()
         # At the end of the process, a thread may still be in a call.
         weakref.finalize(self, closing.close).atexit = False
         closing.callback(_ctypes.dlclose, library._handle)  # noqa: SLF001
-
-        def function(own: str, result: Any, *arguments: Any) -> Any:
-            try:
-                symbol = library[f"{name}_{own}"]
-            except AttributeError as error:
-                raise RuntimeError(f"{file} is no library of a network: {error}") from error
-            symbol.restype, symbol.argtypes = result, arguments
-            return symbol
 
         for kind in ("input", "output"):
             tensor = function(kind, ctypes.POINTER(Tensor), INTEGER)
@@ -86,13 +80,22 @@ def _library(file: pathlib.Path) -> Any:
         raise RuntimeError(f"{file} cannot be loaded: {error}") from error
 
 
+def _function(library: Any, file: pathlib.Path, name: str, result: Any, *arguments: Any) -> Any:
+    """A function of a library, with the types of its result and arguments."""
+    try:
+        symbol = library[f"{file.stem}_{name}"]
+    except AttributeError as error:
+        raise RuntimeError(f"{file} is no library of a network: {error}") from error
+    symbol.restype, symbol.argtypes = result, arguments
+    return symbol
+
+
 def refusal(file: pathlib.Path) -> str:
     """Why this machine cannot run a network's library; empty if it can."""
     library = _library(file)
     try:
-        ask = library[f"{file.stem}_refusal"]
-        ask.restype = TEXT
-        return (ask() or b"").decode(errors="replace")
+        reason = _function(library, file, "refusal", TEXT)()
+        return "" if reason is None else str(reason.decode(errors="replace"))
     finally:
         _ctypes.dlclose(library._handle)  # noqa: SLF001
 

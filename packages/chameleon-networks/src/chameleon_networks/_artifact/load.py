@@ -257,6 +257,8 @@ class Network:
         threads: Number of threads that compute one inference.
         vectors: The reason why kernels with vectors run instead of those that the network was tuned
             with. Empty if the latter run.
+        level: The level of CPUs whose kernels run, such as ``x86-64-v3``. Empty if it is that of
+            the CPU that the network was tuned for.
     """
 
     def __init__(
@@ -264,7 +266,7 @@ class Network:
     ) -> None:
         self.engine = engine
         self._initial = initial
-        self.vectors = ""
+        self.vectors = self.level = ""
         self.again: Callable[[], Any] | None = None
         self.threads = engine.threads
         self.inputs, self.outputs = signature.inputs, signature.outputs
@@ -417,6 +419,7 @@ OPTIONAL = {
     "permissions": [str],
     "state": [str],
     "vectors": str,
+    "levels": [{"name": str}],
     "outputs": [{"dtype": str}],
 }
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
@@ -465,17 +468,27 @@ def checked_manifest(folder: pathlib.Path) -> Manifest:
 def check_files(folder: pathlib.Path) -> None:
     """Check the files of a delivered network, also those of its buckets."""
     manifest = checked_manifest(folder)
-    inner = [bucket["folder"] for bucket in manifest.get("buckets", ())]
-    for name in [*inner, *filter(None, [manifest.get("vectors")])]:
+    for name in inner_folders(manifest):
         check_files(inside(folder, name))
+
+
+def inner_folders(manifest: Manifest) -> list[str]:
+    """The folders of buckets, or of further libraries, that lie in a network's folder."""
+    buckets = [bucket["folder"] for bucket in manifest.get("buckets", ())]
+    levels = [level["name"] for level in manifest.get("levels", ())]
+    return [*buckets, *filter(None, [manifest.get("vectors")]), *levels[1:]]
 
 
 def check_cpu(folder: pathlib.Path) -> None:
     """Raise an ``ImportError`` if this CPU lacks features that a delivered network needs."""
     manifest = checked_manifest(folder)
-    inner = [bucket["folder"] for bucket in manifest.get("buckets", ())]
-    others = inner[:1] or [name for name in [manifest.get("vectors")] if name]
-    if others:
+    others = inner_folders(manifest)
+    if manifest.get("levels"):
+        try:
+            _chosen_code(folder, manifest)
+        except RuntimeError as error:
+            raise ImportError(error) from error
+    elif others:
         check_cpu(inside(folder, others[0]))
     elif reason := refusal({**manifest, "permissions": []}):
         raise ImportError(reason)
@@ -608,18 +621,17 @@ def _opened(
     _check_form(folder, manifest, NETWORK)
     signature = _signature(folder, manifest)
     initial = inside(folder, STATE) if STATE in manifest["files"] else None
-    with_vectors = manifest.get("vectors")
-    reason = refusal(manifest) if with_vectors or manifest["run_time"] == VIRTUAL_MACHINE else ""
-    if reason and with_vectors:
-        other = inside(folder, with_vectors)
+    name, reason = _chosen_code(folder, manifest)
+    if name:
+        other = inside(folder, name)
         inner = _opened(other, checked_manifest(other), threads, instances, top)
         network = Network(signature, inner.engine, initial)
-        network.vectors = reason
+        has_vectors = name == manifest.get("vectors")
+        network.vectors, network.level = (reason, "") if has_vectors else ("", name)
+        kind = "with" if has_vectors else "for"
         logger = logging.getLogger("chameleon.network")
-        logger.warning("%s runs its kernels with vectors, because %s", folder, reason)
+        logger.warning("%s runs its kernels %s %s, because %s", folder, kind, name, reason)
         return network
-    if reason:
-        raise RuntimeError(reason)
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == VIRTUAL_MACHINE:
         machine = runpy.run_path(str(_code(folder, manifest, "_machine.py")))["Machine"]
@@ -629,6 +641,35 @@ def _opened(
     library = runpy.run_path(str(_code(folder, manifest, "_library.py")))["Library"]
     engine = library(file, weights, manifest, threads, instances)
     return Network(signature, engine, initial)
+
+
+def _chosen_code(folder: pathlib.Path, manifest: Manifest) -> tuple[str, str]:
+    """The inner folder whose library runs here, with the reason; "" for the network's own.
+
+    Raises:
+        RuntimeError: This machine can run no library of the folder.
+    """
+    vectors = manifest.get("vectors", "")
+    if not manifest.get("levels"):
+        has_others = vectors or manifest["run_time"] == VIRTUAL_MACHINE
+        reason = refusal(manifest) if has_others else ""
+        if reason and not vectors:
+            raise RuntimeError(reason)
+        return (vectors, reason) if reason else ("", "")
+
+    own = manifest["levels"][0]["name"]
+
+    def refused(name: str) -> str:
+        inner = folder if name == own else inside(folder, name)
+        about = checked_manifest(inner)
+        _check_form(inner, about, NETWORK)
+        ask = runpy.run_path(str(_code(inner, about, "_library.py")))["refusal"]
+        return str(ask(_code(inner, about, about["module"])))
+
+    names = [own, *inner_folders(manifest)]
+    choose = runpy.run_path(str(_code(folder, manifest, "_levels.py")))["chosen_level"]
+    name, reason = choose(names, refused)
+    return ("", "") if name == own else (name, reason)
 
 
 STATE = "state.npz"

@@ -38,9 +38,10 @@ MANIFEST = "manifest.json"
 MODULE = "network.so"
 
 LIBRARY_CODE, MACHINE_CODE, BUCKETS_CODE = "_library.py", "_machine.py", "_buckets.py"
+LEVELS_CODE = "_levels.py"
 """Files of a folder with the code that runs its network."""
 PACKAGE = "__init__.py"
-_LOADERS = (PACKAGE, "load.py", LIBRARY_CODE, MACHINE_CODE, BUCKETS_CODE)
+_LOADERS = (PACKAGE, "load.py", LIBRARY_CODE, MACHINE_CODE, BUCKETS_CODE, LEVELS_CODE)
 VERSIONED = (
     *("apache-tvm", "apache-tvm-ffi", "numpy"),
     *("chameleon-tuner-networks", "chameleon-tuner-tvm"),
@@ -95,7 +96,7 @@ def write_loader(folder: Path, engine: str, *, is_inner: bool = False) -> None:
         is_inner: Whether the folder is a part of another network's folder, and no package.
     """
     for name in ("load.py", engine):
-        shutil.copyfile(Path(__file__).with_name(name.removeprefix("_")), folder / name)
+        add_loader_file(folder, name)
     if not is_inner:
         functions = {"load": "load"}
         if (folder / PACK).exists():
@@ -104,6 +105,11 @@ def write_loader(folder: Path, engine: str, *, is_inner: bool = False) -> None:
         docstring = '"""A compiled network or operator; the function ``load`` loads it."""\n\n'
         listed = f"\n__all__ = {json.dumps(list(functions.values()))}\n"
         (folder / PACKAGE).write_text(docstring + "".join(imports) + listed, encoding="utf-8")
+
+
+def add_loader_file(folder: Path, name: str) -> None:
+    """Copy a file with code that loads a network into the network's folder."""
+    shutil.copyfile(Path(__file__).with_name(name.removeprefix("_")), folder / name)
 
 
 def write_state(folder: Path, initial: Sequence[Any]) -> None:

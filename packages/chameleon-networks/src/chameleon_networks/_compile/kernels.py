@@ -128,6 +128,11 @@ class Kernels:
                 winners[key] = Delivery.Winner(task=task, config=guesses[0], guesses=guesses[1:])
         return attrs.evolve(self, winners=winners)
 
+    @property
+    def space(self) -> SpaceProvider:
+        """The provider of the design spaces of all tasks."""
+        return self._space
+
     def first_guesses(self, task: Task) -> list[tuple[int, ...]]:
         """The configurations of a task that its design space recommends, best first."""
         space = self._space.design_space(task)

@@ -13,6 +13,7 @@ from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Delivery
 from chameleon_system.api import replace_folder
 
+from chameleon_networks._artifact.load import inner_folders
 from chameleon_networks._artifact.shared_weights import share_weights
 from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import read_manifest, write_manifest, write_state
@@ -22,8 +23,9 @@ from chameleon_networks._delivery.delivery_steps import (
     DeliverySteps,
     find_wrong_kernels,
 )
+from chameleon_networks._delivery.levels import add_levels
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
-from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
+from chameleon_networks._delivery.vector_kernels import add_vector_kernels
 from chameleon_networks._evaluation.latency import measure_footprint
 from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
 from chameleon_networks._names import signature_with_names
@@ -67,9 +69,12 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
             return result
         staged, result = choose_dtypes(steps, settled.precision, staged, result)
         result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
-        if (staged / VECTORS).exists():
-            share_weights(staged, [staged, staged / VECTORS])
+        result = attrs.evolve(result, levels=add_levels(steps, staged))
         manifest = read_manifest(staged)
+        inner = [staged / name for name in inner_folders(manifest)]
+        if inner:
+            share_weights(staged, [staged, *inner])
+            manifest = read_manifest(staged)
         network = settled.network
         inputs = network.input_names()
         inputs[len(inputs) - len(network.state) :] = network.state

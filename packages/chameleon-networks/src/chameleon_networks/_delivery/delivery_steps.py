@@ -77,6 +77,9 @@ log = structlog.get_logger()
 COMPILING = "compiling and verifying"
 """The step of a delivery that compiles the network in the dtypes of its source."""
 
+MEASURING_SECONDS = 0.5
+"""Time in which a library beside that of the tuned network is measured."""
+
 FIRST, PREDICTED = "first guess", "configuration predicted to be best"
 ANOTHER, DEFAULT = "another guess", "default schedule"
 """Phrases that say what an operator without a measured time is delivered with."""
@@ -167,8 +170,8 @@ class DeliverySteps:
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
-        compiled: The graph and the kernels of each compiled network that needs a permission, by its
-            folder.
+        compiled: The graph and the kernels of each compiled network that gets further libraries, by
+            its folder.
         problem_of: A function that says what is wrong with the outputs of a process that runs the
             network in the dtypes that were chosen, or None.
     """
@@ -356,7 +359,7 @@ class DeliverySteps:
                 "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
             }
             write_artifact(folder, built.executable, manifest)
-        if built.permissions:
+        if built.permissions or self.settled.network.options.levels:
             graph = GraphWithKernels(
                 module=module, fusions=fusions, kernels=kernels, dimension=dimension
             )
@@ -543,6 +546,10 @@ class DeliverySteps:
     def _reference_outputs(self, inputs: Arrays) -> Arrays:
         """The reference's outputs; its process starts if it has not yet."""
         return self.baselines.reference.outputs(inputs)
+
+    def inference_seconds(self, process: NetworkProcess) -> list[float]:
+        """Measure the seconds of some inferences of a delivered network."""
+        return process.seconds(self._samples[0], about=MEASURING_SECONDS)
 
     def kernel_seconds(self, process: NetworkProcess) -> tuple[NetworkResult.Kernel, ...]:
         """Measure the seconds of each kernel of a delivered network; empty if that fails."""

@@ -7,45 +7,23 @@ vectors instead, and makes their packed weights of those of the tile kernels.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import attrs
-import numpy as np
 import structlog
-from chameleon_core.plugin_api import (
-    FLOAT32,
-    Arrays,
-    ChameleonError,
-    Delivery,
-    InvalidConfigurationError,
-    fall_back,
-)
-from chameleon_tvm.api import TVMBuilder, first_line, permissions_of, target_without
-from numpy.typing import NDArray
+from chameleon_core.plugin_api import FLOAT32, ChameleonError, Delivery, fall_back
+from chameleon_tvm.api import first_line, permissions_of, target_without
 
-from chameleon_networks._artifact.writer import (
-    manifest_of,
-    read_manifest,
-    write_artifact,
-    write_manifest,
-)
-from chameleon_networks._c_runtime.linking import OBJECTS
-from chameleon_networks._compile.compile import compile_network
-from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._compile.sequence.repacking import (
-    Order,
-    Repacking,
-    digest_of,
-    order_of,
-    repacking_of,
-)
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._compile.kernels import Kernels, OperatorKernel
 from chameleon_networks._delivery.delivery_steps import DeliverySteps, GraphWithKernels
+from chameleon_networks._delivery.other_kernels import (
+    OtherKernels,
+    sharing_weights,
+    write_other_kernels,
+)
 from chameleon_networks._evaluation.processes import delivered_process
-from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.tvm_warnings import warnings_once
 
 log = structlog.get_logger()
 
@@ -110,141 +88,29 @@ def write_vector_kernels(
     Raises:
         ChameleonError: There are no such kernels.
     """
-    module, fusions = graph.module, graph.fusions
-    chosen = vector_kernels(graph.kernels, fusions)
-    float32 = all(getattr(fusion.spec, "dtype", FLOAT32) == FLOAT32 for fusion in fusions)
+    chosen = vector_kernels(graph)
+    float32 = all(getattr(fusion.spec, "dtype", FLOAT32) == FLOAT32 for fusion in graph.fusions)
     without = target_without(target, permissions, float32=float32)
-    with warnings_once():
-        built = compile_network(
-            module, fusions, chosen.kernels, without, dimension=graph.dimension, wait=False
-        )
-        if built.permissions:
-            raise ChameleonError("other code than the kernels of its operators needs it")
-        executable = attrs.evolve(built.executable, repackings=chosen.repackings)
-        manifest = manifest_of(module, fusions, chosen.kernels, without, threads)
-        write_artifact(folder, executable, {**manifest, **built.facts}, is_inner=True)
-    (folder / OBJECTS).unlink()  # bundles for C have the other kernels
+    write_other_kernels(folder, graph, chosen, without, threads)
     return chosen.replaced
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class VectorKernels:
-    """Kernels of a network that need no permission.
-
-    Attributes:
-        kernels: The kernels.
-        repackings: How their packed weights are made of those of the network's other kernels, by
-            the digests of packed weights.
-        replaced: Number of tasks whose kernels are not those of the network.
-    """
-
-    kernels: Kernels
-    repackings: Mapping[bytes, Repacking]
-    replaced: int
-
-
-def vector_kernels(kernels: Kernels, fusions: Sequence[FusionGroup]) -> VectorKernels:
-    """Replace the kernels that need a permission.
-
-    Each gets the fastest measured configuration whose weights can be made of the network's, or else
-    such a first guess. If there is none, the folder also holds the weights of the other kernel.
+def vector_kernels(graph: GraphWithKernels) -> OtherKernels:
+    """Replace the kernels that need a permission by the fastest measured ones, or first guesses.
 
     Raises:
         ChameleonError: A task has no kernel without a permission.
     """
-    choices: dict[str, _Choice] = {}
-    packed = []
-    for fusion in fusions:
-        kernel = kernels.of(fusion)
-        if kernel is None or not permissions_of(kernel.function):
-            continue
-        task = kernels.task_of(fusion)
-        builder = kernels.builder(task)
-        assert builder is not None  # noqa: S101 - it made the kernel
-        if task.key not in choices:
-            choices[task.key] = _choose(kernels.winners[task.key], kernels, builder)
-        packed.append((choices[task.key], kernel.arguments, fusion))
-    winners = {key: choice.winner for key, choice in choices.items()}
-    others = attrs.evolve(kernels, winners={**kernels.winners, **winners})
-    repackings: dict[bytes, Repacking] = {}
-    for choice, arguments, fusion in packed:
-        other = others.of(fusion)
-        order, source_order = choice.orders
-        constant = None if other is None else other.arguments[choice.place]
-        source = arguments[choice.place]
-        if constant is None or source is None:
-            continue
-        found = repacking_of(source, source_order, constant, order)
-        if found is not None:
-            repackings[digest_of(constant)] = found
-    return VectorKernels(kernels=others, repackings=repackings, replaced=len(choices))
+    candidates = partial(_candidates, graph.kernels)
+    return sharing_weights(graph, graph.kernels, candidates, _needs_permission)
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class _Choice:
-    """The kernel of a task that needs no permission.
-
-    Attributes:
-        winner: Its configuration.
-        place: The index of the weights among the operator's inputs.
-        orders: The orders of its packed weights and of those of the network's kernel, if the former
-            can be made of the latter.
-    """
-
-    winner: Delivery.Winner
-    place: int = 0
-    orders: tuple[Order | None, Order | None] = (None, None)
+def _needs_permission(kernel: OperatorKernel) -> bool:
+    return bool(permissions_of(kernel.function))
 
 
-def _choose(winner: Delivery.Winner, kernels: Kernels, builder: TVMBuilder) -> _Choice:
-    """The best configuration of a task that needs no permission."""
-    constants = sorted(builder.operator.constants)
-    logical = list(builder.inputs)
-    stored: _Choice | None = None
-    try:
-        for candidate in _candidates(winner, kernels):
-            try:
-                function = builder.program(candidate.config).function
-            except InvalidConfigurationError:
-                continue
-            if permissions_of(function):
-                continue
-            if not constants:
-                return _Choice(winner=candidate)
-            place = constants[0]
-            weights = np.asarray(logical[place])
-            facts = weights.shape, weights.dtype
-            pack, own = (
-                partial(_pack, builder, logical, place, config)
-                for config in (candidate.config, winner.config)
-            )
-            orders = order_of(pack, *facts), order_of(own, *facts)
-            if repacking_of(own(weights), orders[1], pack(weights), orders[0]) is not None:
-                return _Choice(winner=candidate, place=place, orders=orders)
-            stored = stored or _Choice(winner=candidate)
-    finally:
-        builder.use(logical)
-    if stored is None:
-        raise ChameleonError(f"no kernel of task {winner.task.name} runs without it")
-    return stored
-
-
-def _candidates(winner: Delivery.Winner, kernels: Kernels) -> Iterator[Delivery.Winner]:
+def _candidates(kernels: Kernels, winner: Delivery.Winner) -> Iterator[Delivery.Winner]:
     """Measured configurations with other algorithms, then first guesses."""
     yield from winner.others
     for config in (*winner.guesses, *kernels.first_guesses(winner.task)):
         yield Delivery.Winner(task=winner.task, config=config)
-
-
-def _pack(
-    builder: TVMBuilder,
-    logical: Arrays,
-    place: int,
-    config: Sequence[int],
-    weights: NDArray[Any],
-) -> NDArray[Any]:
-    """Pack weights for a configuration."""
-    inputs = list(logical)
-    inputs[place] = weights
-    builder.use(inputs)
-    return np.ascontiguousarray(builder.packed(config)[0])

@@ -26,6 +26,7 @@ from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.deliver import delivered
 from chameleon_networks._delivery.delivery_steps import DeliverableNetwork
 from chameleon_networks._delivery.layout_choice import OTHER, LayoutChoice, choose
+from chameleon_networks._delivery.levels import target_of_level
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
 from chameleon_networks._evaluation.network_cache import cache_of
 from chameleon_networks._evaluation.processes import NetworkProcess, PendingImport, idle_process
@@ -126,6 +127,8 @@ class NetworkFrontend(DeliverableNetwork):
         return self.network.coverage()
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
+        for level in self.network.options.levels:
+            target_of_level(target, level)
         if not self.network.options.check or kind_of(target) != "llvm":
             return None
         auto = self.network.options.layout == AUTO

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -9,7 +10,7 @@ from attrs import validators
 from chameleon_core.plugin_api import FLOAT32, ConfigError, option
 from chameleon_tvm.api import BFLOAT16, FLOAT16, REDUCED, display_name
 
-from chameleon_networks._shapes import Buckets, check_shapes
+from chameleon_networks._shapes import Buckets, check_shapes, dimensions_of
 
 PRECISIONS = tuple(sorted({display_name(name) for name in REDUCED}))
 """Dtypes other than float32 that a network may be computed in, if the target has them."""
@@ -65,6 +66,16 @@ NETWORKS = {
 kind."""
 
 
+def _check_levels(options: NetworkOptions, _: object, levels: Sequence[str]) -> None:
+    if len(set(levels)) < len(levels):
+        raise ConfigError("a level is in 'levels' twice", hint="Remove one.")
+    if levels and dimensions_of(options.shapes):
+        raise ConfigError(
+            "a network with buckets of shapes cannot have 'levels' yet",
+            hint="Leave out 'levels', or give each input one shape.",
+        )
+
+
 @attrs.frozen(kw_only=True)
 class NetworkOptions:
     """Options that all frontends for networks have."""
@@ -90,6 +101,13 @@ class NetworkOptions:
     vectors: bool = option(
         True,
         "if kernels use AMX's tiles, deliver kernels with vectors as well, for systems without AMX",
+        binds=False,
+    )
+    levels: tuple[str, ...] = option(
+        (),
+        "further CPUs, by LLVM's names such as x86-64-v3, for which the folder holds kernels that "
+        "are not tuned; loading chooses",
+        _check_levels,
         binds=False,
     )
     shapes: dict[str, tuple[int | Buckets, ...]] = option(

@@ -1,0 +1,99 @@
+"""Finds instructions in a library that a CPU lacks, without running them.
+
+The table has the instructions of x86 that compilers use. A CPU with AVX-512 is taken to have the
+part of it that all servers have (Intel 64 and IA-32 Architectures Software Developer's Manual,
+volume 2).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from chameleon_core.plugin_api import ChameleonError
+from chameleon_system.api import own_architecture
+from chameleon_tvm.api import tvm_target, used_features
+
+_HALF_BITS = 16
+
+_RULES = tuple(
+    (re.compile(f"(?:{pattern})"), feature)
+    for pattern, feature in (
+        (r".* tmm", "amx-tile"),
+        (r"gf2p8|vgf2p8", "gfni"),
+        (r"\{vex\} vpdp", "avxvnni"),
+        (r"vpdp", "avx512vnni"),
+        (r"vdpbf16ps|vcvtne", f"avx512bf{_HALF_BITS}"),
+        (r"vcvt(ph2ps|ps2ph) zmm", "avx512f"),
+        (r"vcvt(ph2ps|ps2ph) ", "f16c"),
+        (r"v\w+[ps]h |vcvt\w*ph", f"avx512fp{_HALF_BITS}"),
+        (r"vperm(i2|t2)?b|vpmultishiftqb", "avx512vbmi"),
+        (r"v(pcompress|pexpand)[bw]|vpsh[lr]d", "avx512vbmi2"),
+        (r"vpopcnt[bw]|vpshufbitqmb", "avx512bitalg"),
+        (r"vpopcnt[dq]", "avx512vpopcntdq"),
+        (r"vpmadd52", "avx512ifma"),
+        (r".* zmm", "avx512f"),
+        (r"vfn?m(add|sub)", "fma"),
+        (r"v(inserti|extracti|broadcasti)128|vpbroadcast|vp?gather|vpmaskmov", "avx2"),
+        (r"vps[rl][la]v|vpblendd|vperm(d|q|ps|pd) ", "avx2"),
+        (r"vp(?!test|erm2f128|ermilp)\w+ ymm", "avx2"),
+        (r"v", "avx"),
+        (r"andn[lq]? |bextr|bls(i|r|msk)", "bmi"),
+        (r"bzhi|mulx|pdep|pext[lq]? |rorx|sarx|shlx|shrx", "bmi2"),
+        (r"lzcnt", "lzcnt"),
+        (r"movbe", "movbe"),
+        (r"popcnt", "popcnt"),
+        (r"pcmp[ei]str[im]|pcmpgtq|crc32", "sse4.2"),
+        (r"blendv?p[sd]|pblend|dpp[sd]|(extract|insert)ps|movntdqa|mpsadbw|packusdw", "sse4.1"),
+        (r"p(extr|insr)[bdq]|pcmpeqq|phminposuw|pm(ax|in)(s[bd]|u[wd])", "sse4.1"),
+        (r"pmov[sz]x|pmul(dq|ld)|ptest|round[ps][sd]", "sse4.1"),
+        (r"pabs|palignr|ph(add|sub)|pmaddubsw|pmulhrsw|pshufb|psign", "ssse3"),
+        (r"addsubp|h(add|sub)p|lddqu|movddup|movs[hl]dup|fisttp", "sse3"),
+    )
+)
+"""Patterns of an instruction with its widest kind of register, and the feature that it needs.
+
+``tzcnt`` is left out: CPUs without it run the same bytes as ``bsf``, and compilers rely on that."""
+
+_LINE = re.compile(r"\s*[0-9a-f]+:\t((?:\{\w+\} )?\w+)\s*(.*)")
+_WIDE = re.compile(r"%zmm|%k[0-7]|%[xy]mm(?:1[6-9]|2\d|3[01])")
+_DISASSEMBLERS = ("objdump", "llvm-objdump")
+
+
+def foreign_instructions(library: Path, target: str) -> dict[str, str]:
+    """The instructions of a library that a target's CPU lacks, with the features that they need.
+
+    Raises:
+        ChameleonError: The library cannot be disassembled here.
+    """
+    command = next(filter(None, map(shutil.which, _DISASSEMBLERS)), None)
+    if command is None or own_architecture() != "x86_64":
+        raise ChameleonError(
+            "its instructions could not be checked",
+            hint="Install objdump; on ARM, there is no such check.",
+        )
+    has = used_features(tvm_target(target))
+    words = [command, "-d", "--no-show-raw-insn", str(library)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    lines = filter(None, map(_LINE.match, done.stdout.splitlines()))
+    found = {_instruction(*line.groups()) for line in lines}
+    if done.returncode or not found:
+        raise ChameleonError(f"its instructions could not be checked: {done.stderr[-200:]}")
+    needed = {instruction.strip(): _needed(instruction) for instruction in sorted(found)}
+    return {name: feature for name, feature in needed.items() if feature and feature not in has}
+
+
+def _instruction(name: str, operands: str) -> str:
+    """An instruction with the widest kind of its registers."""
+    if "%tmm" in operands:
+        return f"{name} tmm"
+    if _WIDE.search(operands):
+        return f"{name} zmm"
+    return f"{name} ymm" if "%ymm" in operands else f"{name} "
+
+
+def _needed(instruction: str) -> str:
+    """The feature that an instruction needs; empty if all CPUs have it."""
+    return next((feature for pattern, feature in _RULES if pattern.match(instruction)), "")

@@ -1,0 +1,165 @@
+"""Compiles a delivered network for further levels of CPUs, such as ``x86-64-v3``.
+
+The folder of a level has a library with kernels for that level, as first guesses choose them. The
+weights of all levels are in one file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+from chameleon_core.api import words
+from chameleon_core.plugin_api import (
+    ChameleonError,
+    ConfigError,
+    Delivery,
+    NoOptions,
+    TargetError,
+    fall_back,
+)
+from chameleon_tvm.api import TVMTargets, first_line, host_features, tvm_target, used_features
+
+from chameleon_networks._artifact.load import Manifest
+from chameleon_networks._artifact.writer import (
+    LEVELS_CODE,
+    MODULE,
+    add_loader_file,
+    read_manifest,
+    write_manifest,
+)
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery.delivery_steps import DeliverySteps, GraphWithKernels
+from chameleon_networks._delivery.disassembly import foreign_instructions
+from chameleon_networks._delivery.other_kernels import (
+    OtherKernels,
+    sharing_weights,
+    write_other_kernels,
+)
+from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._graph.fusion_groups import candidate_specs
+
+log = structlog.get_logger()
+
+COMPILING = "compiling for levels"
+"""Name of the step of a delivery."""
+
+TUNED, MEASURED, NEVER_RUN = "tuned", "measured", "never run"
+"""How far a level was checked on the machine that delivered it."""
+
+
+def target_of_level(target: str, level: str) -> str:
+    """A target with the CPU of a level, in canonical form.
+
+    Args:
+        target: The canonical target of the network.
+        level: LLVM's name of a CPU.
+
+    Raises:
+        ConfigError: The level is no CPU of the target's architecture.
+    """
+    options = {key: value for key, value in json.loads(target).items() if key != "mattr"}
+    if level == options.get("mcpu"):
+        raise ConfigError(
+            f"the level {level!r} is the target itself", hint="Leave it out of 'levels'."
+        )
+    try:
+        return TVMTargets(NoOptions()).resolve(json.dumps({**options, "mcpu": level}))
+    except TargetError as error:
+        raise ConfigError(
+            f"the level {level!r} is no CPU that runs code for the target: {error}",
+            hint="Levels are LLVM's names of CPUs of the target's architecture, such as x86-64-v3.",
+        ) from error
+
+
+def add_levels(steps: DeliverySteps, folder: Path) -> str | None:
+    """Add libraries for further levels to a network's folder; say how they were checked.
+
+    The result is None if the pipeline names no levels.
+    """
+    names = steps.settled.network.options.levels
+    if not names:
+        return None
+    targets = {name: target_of_level(steps.target, name) for name in names}
+    manifest = read_manifest(folder)
+    rows: list[Manifest] = [{"name": json.loads(steps.target).get("mcpu", TUNED), "checked": TUNED}]
+    sentences = []
+    for name in sorted(names, key=lambda name: -len(_features(targets[name]))):
+        try:
+            with steps.seconds.during(COMPILING):
+                row, sentence = _add(steps, folder, name, targets[name])
+            rows.append({"name": name, **row})
+        except Exception as error:  # noqa: BLE001 - the network itself is verified
+            problem = str(error)
+            if not isinstance(error, ChameleonError):
+                fall_back("level_not_compiled", error, level=name)
+                problem = first_line(error)
+            shutil.rmtree(folder / name, ignore_errors=True)
+            log.warning("level_not_delivered", level=name, problem=problem)
+            sentence = f"it is not delivered, since {problem}"
+        sentences.append(f"{name}: {sentence}")
+    if len(rows) > 1:
+        add_loader_file(folder, LEVELS_CODE)
+        write_manifest(folder, {**manifest, "levels": rows})
+    return f"further levels: {'; '.join(sentences)}"
+
+
+def _features(target: str) -> frozenset[str]:
+    return used_features(tvm_target(target))
+
+
+def _add(steps: DeliverySteps, folder: Path, name: str, target: str) -> tuple[Manifest, str]:
+    """Compile a level, and check it; the row of the manifest, and a sentence.
+
+    Raises:
+        ChameleonError: Its outputs are wrong, or it has instructions that the level lacks.
+    """
+    graph, inner = steps.compiled[folder], folder / name
+    chosen = level_kernels(graph, target)
+    write_other_kernels(inner, graph, chosen, target, steps.threads)
+    if lacking := sorted(_features(target) - host_features()):
+        sentence = f"{NEVER_RUN}, since this CPU lacks {', '.join(lacking)}"
+        row: Manifest = {"checked": NEVER_RUN, "seconds": None, "disassembled": True}
+        try:
+            foreign = foreign_instructions(inner / MODULE, target)
+        except ChameleonError as error:
+            return {**row, "disassembled": False}, f"{sentence}; {error}"
+        if foreign:
+            raise ChameleonError(f"its CPUs lack {words.listing(sorted(foreign))}, which it runs")
+        return row, f"{sentence}; all its instructions are the level's"
+    with delivered_process(name, inner, threads=steps.threads) as process:
+        problem = steps.problem_of(process)
+        if problem is not None:
+            raise ChameleonError(f"its outputs are wrong: {problem}")
+        seconds = statistics.median(steps.inference_seconds(process))
+    return {"checked": MEASURED, "seconds": seconds}, f"verified, {seconds * 1e3:.3g} ms"
+
+
+def level_kernels(graph: GraphWithKernels, target: str) -> OtherKernels:
+    """Kernels for another target, of first guesses; tasks without any keep default schedules.
+
+    Raises:
+        ChameleonError: No guess of a task can be built.
+    """
+    own = graph.kernels
+    winners: dict[str, Delivery.Winner] = {}
+    for fusion in graph.fusions:
+        spec = next(candidate_specs(fusion, target))
+        task = spec.task(own.task_of(fusion).name, target)
+        guesses = () if task.key in winners else own.first_guesses(task)
+        if guesses:
+            config, *others = guesses
+            winners[task.key] = Delivery.Winner(task=task, config=config, guesses=tuple(others))
+    return sharing_weights(graph, Kernels(winners, own.space, target), _candidates)
+
+
+def _candidates(winner: Delivery.Winner) -> Iterator[Delivery.Winner]:
+    """The guesses of a task, best first."""
+    guesses = (winner.config, *winner.guesses)
+    for number, config in enumerate(guesses):
+        rest = guesses[number + 1 :]
+        yield Delivery.Winner(task=winner.task, config=config, guesses=rest)

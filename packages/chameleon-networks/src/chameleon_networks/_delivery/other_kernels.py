@@ -1,0 +1,203 @@
+"""Chooses kernels for other CPUs than the one that a network was tuned for.
+
+Such kernels make their packed weights of those of the network's own kernels, if they can, so that
+the weight file holds the weights once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.plugin_api import ChameleonError, Delivery, InvalidConfigurationError
+from chameleon_tvm.api import TVMBuilder, permissions_of
+from numpy.typing import NDArray
+
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
+from chameleon_networks._c_runtime.linking import OBJECTS
+from chameleon_networks._compile.compile import compile_network
+from chameleon_networks._compile.kernels import Kernels, OperatorKernel
+from chameleon_networks._compile.sequence.repacking import (
+    Order,
+    Repacking,
+    digest_of,
+    order_of,
+    repacking_of,
+)
+from chameleon_networks._delivery.delivery_steps import GraphWithKernels
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.tvm_warnings import warnings_once
+
+_MOST_TRIED = 32
+"""Number of configurations that are tried to find one that reads weights as they are stored."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class OtherKernels:
+    """Kernels of a network for another CPU, or for a system that refuses a permission.
+
+    Attributes:
+        kernels: The kernels.
+        repackings: How their packed weights are made of those of the network's own kernels, by the
+            digests of packed weights.
+        replaced: Number of tasks whose kernels are not those of the network.
+    """
+
+    kernels: Kernels
+    repackings: Mapping[bytes, Repacking]
+    replaced: int
+
+
+def sharing_weights(
+    graph: GraphWithKernels,
+    others: Kernels,
+    candidates: Callable[[Delivery.Winner], Iterable[Delivery.Winner]],
+    is_replaced: Callable[[OperatorKernel], bool] = lambda _: True,
+) -> OtherKernels:
+    """Choose kernels that need no permission and make their weights of the network's.
+
+    Each task gets the first candidate whose weights can be made of the network's, or else the
+    first one that can be built. The folder then also holds the weights of that kernel.
+
+    Args:
+        graph: The network.
+        others: A winner for each task that gets another kernel.
+        candidates: The configurations that may replace a winner, the best first.
+        is_replaced: Whether a kernel of the network gets a substitute.
+
+    Raises:
+        ChameleonError: No candidate of a task can be built.
+    """
+    own = graph.kernels
+    choices: dict[str, _Choice] = {}
+    packed = []
+    for fusion in graph.fusions:
+        kernel, key = own.of(fusion), others.task_of(fusion).key
+        if kernel is None or key not in others.winners or not is_replaced(kernel):
+            continue
+        if key not in choices:
+            choices[key] = _choose(candidates(others.winners[key]), others, own, fusion)
+        packed.append((choices[key], kernel.arguments, fusion))
+    winners = {key: choice.winner for key, choice in choices.items()}
+    chosen = attrs.evolve(others, winners={**others.winners, **winners})
+    repackings: dict[bytes, Repacking] = {}
+    for choice, arguments, fusion in packed:
+        other = chosen.of(fusion)
+        order, source_order = choice.orders
+        constant = None if other is None else other.arguments[choice.place]
+        source = arguments[choice.place]
+        if constant is None or source is None:
+            continue
+        found = repacking_of(source, source_order, constant, order)
+        if found is not None:
+            repackings[digest_of(constant)] = found
+    return OtherKernels(kernels=chosen, repackings=repackings, replaced=len(choices))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Choice:
+    """Another kernel of a task.
+
+    Attributes:
+        winner: Its configuration.
+        place: The index of the weights among the operator's inputs.
+        orders: The orders of its packed weights and of those of the network's kernel, if the former
+            can be made of the latter.
+    """
+
+    winner: Delivery.Winner
+    place: int = 0
+    orders: tuple[Order | None, Order | None] = (None, None)
+
+
+def _choose(
+    candidates: Iterable[Delivery.Winner], others: Kernels, own: Kernels, fusion: FusionGroup
+) -> _Choice:
+    """The best candidate for the task of a fusion group."""
+    task, winner = others.task_of(fusion), own.winners[own.task_of(fusion).key]
+    builder, source_builder = others.builder(task), own.builder(winner.task)
+    assert builder is not None  # noqa: S101 - others have a winner for the task
+    assert source_builder is not None  # noqa: S101 - it made the kernel
+    packer = source = None
+    if builder.operator.constants:
+        packer, source = _Packer(builder), _Packer(source_builder)
+        source_order = source.order(winner.config)
+        stored = source.packed(winner.config, packer.weights)
+    first: _Choice | None = None
+    tried = 0
+    for candidate in candidates:
+        try:
+            function = builder.program(candidate.config).function
+        except InvalidConfigurationError:
+            continue
+        if permissions_of(function):
+            continue
+        first = first or _Choice(winner=candidate)
+        tried += 1
+        if packer is None or source is None or tried > _MOST_TRIED:
+            break
+        constant = packer.packed(candidate.config, packer.weights)
+        if np.array_equal(constant, stored):
+            return _Choice(winner=candidate)
+        order = None if source_order is None else packer.order(candidate.config)
+        if repacking_of(stored, source_order, constant, order) is not None:
+            orders = order, source_order
+            return _Choice(winner=candidate, place=packer.place, orders=orders)
+    if first is None:
+        raise ChameleonError(f"task {task.name} has no other kernel")
+    return first
+
+
+class _Packer:
+    """Packs weights as the kernels of an operator read them."""
+
+    def __init__(self, builder: TVMBuilder) -> None:
+        self._builder, self._logical = builder, list(builder.inputs)
+        self.place = min(builder.operator.constants)
+        self.weights = np.asarray(self._logical[self.place])
+
+    def packed(self, config: Sequence[int], weights: NDArray[Any]) -> NDArray[Any]:
+        """The weights in the order of a configuration."""
+        inputs = list(self._logical)
+        inputs[self.place] = weights
+        self._builder.use(inputs)
+        try:
+            return np.ascontiguousarray(self._builder.packed(config)[0])
+        finally:
+            self._builder.use(self._logical)
+
+    def order(self, config: Sequence[int]) -> Order | None:
+        """The order of a configuration; None if it is no order of the logical weights."""
+        return order_of(partial(self.packed, config), self.weights.shape, self.weights.dtype)
+
+
+def write_other_kernels(
+    folder: Path, graph: GraphWithKernels, chosen: OtherKernels, target: str, threads: int
+) -> None:
+    """Write a folder, inside the network's one, with kernels for another target.
+
+    Raises:
+        ChameleonError: The network has other code that needs a permission, or TVM's virtual machine
+            runs it.
+    """
+    with warnings_once():
+        built = compile_network(
+            graph.module,
+            graph.fusions,
+            chosen.kernels,
+            target,
+            dimension=graph.dimension,
+            wait=False,
+        )
+        if built.permissions:
+            raise ChameleonError("other code than the kernels of its operators needs it")
+        if built.virtual_machine:
+            raise ChameleonError(f"TVM's virtual machine runs it, because {built.virtual_machine}")
+        executable = attrs.evolve(built.executable, repackings=chosen.repackings)
+        manifest = manifest_of(graph.module, graph.fusions, chosen.kernels, target, threads)
+        write_artifact(folder, executable, {**manifest, **built.facts}, is_inner=True)
+    (folder / OBJECTS).unlink()  # bundles for C have the other kernels
