@@ -29,11 +29,9 @@ from chameleon_networks._compile.sequence.repacking import (
     repacking_of,
 )
 from chameleon_networks._delivery.delivery_steps import GraphWithKernels
+from chameleon_networks._delivery.transformed_orders import transformed_order
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.tvm_warnings import warnings_once
-
-_MOST_TRIED = 32
-"""Number of configurations that are tried to find one that reads weights as they are stored."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -122,14 +120,18 @@ def _choose(
     builder, source_builder = others.builder(task), own.builder(winner.task)
     assert builder is not None  # noqa: S101 - others have a winner for the task
     assert source_builder is not None  # noqa: S101 - it made the kernel
-    packer = source = None
+    packer = source_order = None
     if builder.operator.constants:
         packer, source = _Packer(builder), _Packer(source_builder)
         source_order = source.order(winner.config)
         stored = source.packed(winner.config, packer.weights)
     first: _Choice | None = None
-    tried = 0
+    tried: set[Sequence[int]] = set()
     for candidate in candidates:
+        # The first knob is the algorithm, and the weights of some algorithms are other numbers.
+        algorithm = candidate.config[:1]
+        if algorithm in tried:
+            continue
         try:
             function = builder.program(candidate.config).function
         except InvalidConfigurationError:
@@ -137,19 +139,23 @@ def _choose(
         if permissions_of(function):
             continue
         first = first or _Choice(winner=candidate)
-        tried += 1
-        if packer is None or source is None or tried > _MOST_TRIED:
+        if packer is None or source_order is None:
             break
+        tried.add(algorithm)
         constant = packer.packed(candidate.config, packer.weights)
-        if np.array_equal(constant, stored):
-            return _Choice(winner=candidate)
-        order = None if source_order is None else packer.order(candidate.config)
-        if repacking_of(stored, source_order, constant, order) is not None:
+        order = packer.order(candidate.config)
+        if _has_columns_of(order, source_order) and repacking_of(
+            stored, source_order, constant, order
+        ):
             orders = order, source_order
             return _Choice(winner=candidate, place=packer.place, orders=orders)
     if first is None:
         raise ChameleonError(f"task {task.name} has no other kernel")
     return first
+
+
+def _has_columns_of(order: Order | None, other: Order) -> bool:
+    return order is not None and order.column_places.shape == other.column_places.shape
 
 
 class _Packer:
@@ -171,8 +177,12 @@ class _Packer:
             self._builder.use(self._logical)
 
     def order(self, config: Sequence[int]) -> Order | None:
-        """The order of a configuration; None if it is no order of the logical weights."""
-        return order_of(partial(self.packed, config), self.weights.shape, self.weights.dtype)
+        """The order of a configuration; None if it is none of weights or of transformed ones."""
+        pack, shape = partial(self.packed, config), self.weights.shape
+        order = order_of(pack, shape, self.weights.dtype)
+        if order is None and self.weights.dtype == np.float32:
+            return transformed_order(pack, shape)
+        return order
 
 
 def write_other_kernels(
