@@ -5,6 +5,7 @@ import logging
 import re
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 
 import attrs
@@ -22,6 +23,7 @@ from chameleon_networks._compile.sequence.weights import read_weights
 from chameleon_networks._delivery import other_kernels
 from chameleon_networks._delivery.disassembly import foreign_instructions
 from chameleon_networks._delivery.levels import target_of_level
+from chameleon_networks._export.bundles import write_wheel
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork
@@ -165,6 +167,17 @@ def test_weights_are_in_the_file_once(result):
     )
     # Constants of layers without tuned kernels may have another order.
     assert sum(constant.nbytes for constant in constants) <= 1.05 * own
+
+
+@pytest.mark.full
+def test_a_wheel_names_the_features_of_the_lowest_level(result, tmp_path):
+    [wheel] = write_wheel(Path(result.folder), tmp_path, "net", "1.0").files
+    with zipfile.ZipFile(wheel) as archive:
+        [metadata] = [name for name in archive.namelist() if name.endswith("METADATA")]
+        text = archive.read(metadata).decode()
+        assert {"net/_levels.py", "net/x86-64-v2/network.so"} <= set(archive.namelist())
+    features = "popcnt, sse, sse2, sse3, sse4.1, sse4.2, ssse3"
+    assert f"The CPU must have: {features}." in text
 
 
 @pytest.mark.full

@@ -219,6 +219,8 @@ def _zipped(package: Path, folder: Path, manifest: Mapping[str, Any], version: s
     own = f"{package.name}-{version}"
     versions = manifest["versions"]
     needs = manifest.get("needs", ["numpy"])
+    levels = manifest.get("levels", ())[1:]
+    lowest = read_manifest(package / levels[-1]["name"]) if levels else manifest
     pins = [name if name == "numpy" else f"{name}=={versions[name]}" for name in needs]
     facts = {
         "METADATA": _METADATA.format(
@@ -226,7 +228,7 @@ def _zipped(package: Path, folder: Path, manifest: Mapping[str, Any], version: s
             version=version,
             requires="\n".join(f"Requires-Dist: {pin}" for pin in pins),
             target=manifest["target"],
-            features=", ".join(manifest["cpu_features"]) or "nothing special",
+            features=", ".join(lowest["cpu_features"]) or "nothing special",
         ),
         "WHEEL": _WHEEL.format(tag=tag),
     }
