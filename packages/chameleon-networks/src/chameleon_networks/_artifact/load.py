@@ -660,9 +660,11 @@ def _chosen_code(folder: pathlib.Path, manifest: Manifest) -> tuple[str, str]:
     own = manifest["levels"][0]["name"]
 
     def refused(name: str) -> str:
-        inner = folder if name == own else inside(folder, name)
-        about = checked_manifest(inner)
-        _check_form(inner, about, NETWORK)
+        inner, about = folder, manifest
+        if name != own:
+            inner = inside(folder, name)
+            about = checked_manifest(inner)
+            _check_form(inner, about, NETWORK)
         ask = runpy.run_path(str(_code(inner, about, "_library.py")))["refusal"]
         return str(ask(_code(inner, about, about["module"])))
 

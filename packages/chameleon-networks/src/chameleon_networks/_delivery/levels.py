@@ -136,7 +136,7 @@ def _add(steps: DeliverySteps, folder: Path, name: str, target: str) -> tuple[Ma
         if problem is not None:
             raise ChameleonError(f"its outputs are wrong: {problem}")
         seconds = statistics.median(steps.inference_seconds(process))
-    return {"checked": MEASURED, "seconds": seconds}, f"verified, {seconds * 1e3:.3g} ms"
+    return {"checked": MEASURED, "seconds": seconds}, f"verified, {words.in_seconds(seconds)}"
 
 
 def level_kernels(graph: GraphWithKernels, target: str) -> OtherKernels:
