@@ -291,6 +291,7 @@ def test_an_instruction_needs_a_feature(target, tmp_path):
 @pytest.mark.parametrize(
     ("level", "words"),
     [
+        ("i386", "the level 'i386' is no CPU that runs code for the target: the CPU 'i386'"),
         ("neoverse-n1", "the level 'neoverse-n1' is no CPU that runs code for the target: LLVM"),
         ("x86-64", "the level 'x86-64' is the target itself"),
     ],

@@ -68,6 +68,7 @@ def test_a_tag_is_spelt_out():
         ("", "native"),
         ("lvm", "llvm"),
         ("llvm -mcpu=znver44", "znver4"),
+        ("llvm -mcpu=i386 -mtriple=x86_64-linux-gnu", "native"),
         ("llvm -mcp=znver4", "-mcpu"),
         ("llvm znver4", "mcpu"),
         ("llvm -num-cores=two", "number"),

@@ -63,9 +63,10 @@ def target_of_level(target: str, level: str) -> str:
         ConfigError: The level is no CPU of the target's architecture.
     """
     options = {key: value for key, value in json.loads(target).items() if key != "mattr"}
-    if level == options.get("mcpu"):
+    if level in {"native", options.get("mcpu")}:
         raise ConfigError(
-            f"the level {level!r} is the target itself", hint="Leave it out of 'levels'."
+            f"the level {level!r} is the target itself, or no name of a CPU",
+            hint="Leave it out of 'levels'.",
         )
     try:
         return TVMTargets(NoOptions()).resolve(json.dumps({**options, "mcpu": level}))

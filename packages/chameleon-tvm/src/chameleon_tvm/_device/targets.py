@@ -14,7 +14,7 @@ from chameleon_core.plugin_api import NoOptions, TargetError, TargetResolver
 from chameleon_system.api import own_architecture, usable_cores
 
 from chameleon_tvm._device.cpus.description import TargetInfo, describe
-from chameleon_tvm._device.cpus.features import used_features
+from chameleon_tvm._device.cpus.features import llvm_target, target_features, used_features
 from chameleon_tvm._device.cpus.naming import native_name
 from chameleon_tvm._device.file_cache import cached_in_file
 from chameleon_tvm._device.gpus import add_limits, gpu_info
@@ -180,6 +180,13 @@ def _parse_option(name: str, kind: str, value: str) -> Any:
     return value
 
 
+def _is_of_32_bits(mcpu: str, triple: str) -> bool:
+    """Whether a CPU cannot run a triple's code, for which LLVM would end the process."""
+    if architecture(triple) != "x86_64":
+        return False
+    return "64bit" not in target_features(llvm_target(mcpu, triple=triple))
+
+
 def _canonical(value: dict[str, Any]) -> str:
     """A target's options as JSON with sorted keys, ``native`` resolved and defaults added."""
     if value["kind"] == "llvm":
@@ -191,6 +198,8 @@ def _canonical(value: dict[str, Any]) -> str:
             cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm"}))]
             hint = _did_you_mean(str(mcpu), cpus, "{}", count=3, otherwise="Use -mcpu=native.")
             raise TargetError(f"LLVM knows no CPU {mcpu!r} for {triple}", hint=hint)
+        if mcpu is not None and _is_of_32_bits(mcpu, triple):
+            raise TargetError(f"the CPU {mcpu!r} has no 64-bit code", hint="Use -mcpu=native.")
         value.setdefault("num-cores", len(usable_cores()))
     if value["kind"] == "cuda":
         value = add_limits(value, device=tvm.runtime.device("cuda").exist)
