@@ -117,7 +117,8 @@ def test_a_fresh_process_needs_tvm_alone(delivered, run_python):
     _, delivery, _ = delivered
     assert run_python(SCRIPT, cwd=delivery.folder).splitlines() == [
         "chameleon.network: ids [1, 12], mask [1, 12]: bucket length=12 is run as it is",
-        "chameleon.network: ids [1, 7], mask [1, 7]: length 7 is padded to 12",
+        "chameleon.network: ids [1, 7], mask [1, 7]: length 7 is padded to 12, "
+        "and its first 7 are computed",
         "[(1, 12, 32), (1, 8)] [(1, 7, 32), (1, 8)]",
         "True",
         "bucket length=4 is run as it is",
@@ -333,7 +334,9 @@ def test_batches_of_an_onnx_file(delivery_into, tmp_path):
     network = chameleon_networks.load(tmp_path / "network", threads=2)
     assert network.threads == 2
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
-    assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"
+    assert (
+        network.plan(images) == "axis 0 of image.in 3 is padded to 4, and its first 3 are computed"
+    )
     [expected] = source.network.with_extents((3,)).framework("onnxruntime", 1)([images])
     np.testing.assert_allclose(network(images), expected, atol=1e-5 * np.abs(expected).max())
 

@@ -1,8 +1,7 @@
 """Finds instructions in a library that a CPU lacks, without running them.
 
-The table has the instructions of x86 that compilers use. A CPU with AVX-512 is taken to have the
-part of it that all servers have (Intel 64 and IA-32 Architectures Software Developer's Manual,
-volume 2).
+The table has the instructions of x86 that compilers use. A CPU with AVX-512 is taken to have
+the part that all servers have. The source is volume 2 of Intel's Software Developer's Manual.
 """
 
 from __future__ import annotations
