@@ -17,6 +17,7 @@ from chameleon_networks._graph.relax_utils import (
     operator_name,
     relax,
     shape_of,
+    static_shape,
     tvm,
     with_args,
 )
@@ -36,6 +37,8 @@ class _Legalizer(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
+        if 0 in (static_shape(call.ty) or ()):  # TVM fails at many empty tensors
+            return relax.op.zeros(call.ty.shape, str(call.ty.dtype))
         lower = _LEGALIZATIONS.get(operator_name(call))
         if lower is None or not isinstance(call.ty, relax.TensorType):
             return call
