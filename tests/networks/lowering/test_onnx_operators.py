@@ -165,22 +165,26 @@ _RESIZED = {
 }
 
 
-@pytest.mark.parametrize("kind", ["uint8", full("int8"), full("int32")])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int32"])
 def test_linear_resizing_of_integers_is_onnxruntimes(kind):
     """A constant image shows each rounding error, since fractions are left out."""
     rng = np.random.default_rng(0)
     models = {}
     for number, (name, (shape, scales)) in enumerate(_RESIZED.items()):
         way = ("half_pixel", "align_corners", "asymmetric")[number % 3]
+        crop = np.float32([*([0.2] * len(shape)), *([0.7] * len(shape))])
         for image in (rng.integers(-(2**30), 2**30, shape), np.full(shape, 93)):
-            models[f"{name} {len(models)}"] = one(
-                "Resize",
-                [image.astype(kind)],
-                None,
-                np.array(scales, np.float32),
-                mode="linear",
-                coordinate_transformation_mode=way,
-            )
+            for crop_or_none, transform in ((None, way), (crop, "tf_crop_and_resize")):
+                models[f"{name} {len(models)}"] = one(
+                    "Resize",
+                    [image.astype(kind)],
+                    crop_or_none,
+                    np.array(scales, np.float32),
+                    mode="linear",
+                    coordinate_transformation_mode=transform,
+                    extrapolation_value=-2.0,
+                )
     proto, inputs = together(models.values())
     got = answers(import_model(proto, {}).module, list(inputs.values()))
     for name, ours, wanted in zip(models, got, onnxruntimes_numbers(proto, inputs), strict=True):

@@ -503,7 +503,9 @@ def _interpolate_integers(
     wide, out, tables = "int32" if fixed else "float32", list(shape), []
     for number in chosen:
         size = shape[number]
-        axis = axes.get(number) or _ResizedAxis(size=size, out=size, scale=1.0, crop=(0.0, 1.0))
+        axis = axes.get(number)
+        if axis is None or axis.scale == 1:  # a crop is left out then
+            axis = _ResizedAxis(size=size, out=size, scale=1.0, crop=(0.0, 1.0))
         out[number] = axis.out
         coords = np.clip(axis.coords(transform).astype(np.float32), 0, size - 1)
         low = coords.astype(np.int32)
@@ -563,7 +565,9 @@ def _extrapolate(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -
     for number, outside in outsides.items():
         if outside.any():
             mask = outside.reshape([-1 if axis == number else 1 for axis in range(rank)])
-            beyond = scalar(float(node.attributes["extrapolation_value"]), value)
+            constant, dtype = np.array(node.attributes["extrapolation_value"]), dtype_of(value)
+            wide = constant if "float" in dtype else constant.astype(np.int64)  # integers wrap
+            beyond = relax.const(wide.astype(dtype), dtype)
             value = node.emit(op.where(relax.const(mask), beyond, value))
     return value
 
