@@ -341,14 +341,14 @@ class _ResizedAxis:
             return at / scale
         if transform == "align_corners":
             return at * (size - 1) / max(1, self.out - 1)
-        shift = -0.5
-        if transform == "half_pixel_symmetric":
-            shift += size / 2 * (1 - self.out / (scale * size))
-        elif transform == "tf_half_pixel_for_nn":
-            shift = 0.0
-        elif transform == "pytorch_half_pixel" and self.out == 1:
-            return np.zeros(1)
-        return np.asarray((at + 0.5) / scale + shift)
+        if transform == "half_pixel_symmetric":  # onnxruntime rounds the shift, and then the sum
+            kept, extent, factor = np.array([self.out, size, scale], dtype)
+            shift = extent / 2 * (1 - kept / (factor * extent))
+            places = np.float64(shift) + (at + 0.5).astype(np.float64) / np.float64(factor) - 0.5
+            return np.asarray(places.astype(dtype))
+        shift = 0.0 if transform == "tf_half_pixel_for_nn" else -0.5
+        is_first = transform == "pytorch_half_pixel" and self.out == 1
+        return np.zeros(1) if is_first else np.asarray((at + 0.5) / scale + shift)
 
 
 _NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
