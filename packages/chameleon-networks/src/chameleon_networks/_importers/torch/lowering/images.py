@@ -85,6 +85,8 @@ def _interpolate(weights_of: Callable[[NDArray[Any]], list[NDArray[Any]]], call:
         old, new = extents(x)[axis], call.shape[axis]
         places = _places(old, new, factors[axis - 2], wide, align_corners=align_corners)
         if weights_of is _linear_weights:
+            if old == new:  # whatever the factor
+                continue
             places = np.maximum(places, 0)
         first = np.minimum(np.floor(places), old - 1)
         weights = weights_of(np.clip(places - first, 0, 1))
