@@ -23,7 +23,11 @@ SCANS = list(product(["cumsum", "cumprod"], [False, True]))
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((3, 5, 70), 1), ((2, 9, 4), 2), ((129, 3), 0), ((17,), 0), ((4, 1, 6), 1)]
+    ("shape", "axis"),
+    [
+        *(((3, 5, 70), 1), ((2, 9, 4), 2), ((129, 3), 0), ((17,), 0), ((4, 1, 6), 1)),
+        *(((5, 70), 1), ((9, 1, 64), 2), ((67,), 0)),
+    ],
 )
 def test_scans(shape, axis, dtype):
     def build(emit, source):
@@ -38,6 +42,14 @@ def test_scans(shape, axis, dtype):
                 shorter = expected.take(range(shape[axis] - 1), axis)
                 expected = np.concatenate([first, shorter], axis)
             np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=f"{name} {exclusive}")
+
+
+def test_sums_of_a_long_row_are_infinite_and_undefined_from_some_element_on():
+    x = np.random.default_rng(0).standard_normal((2, 101)).astype("float32")
+    x[0, 13], x[0, 30], x[1, 99] = np.inf, -np.inf, np.nan
+    module = module_of(lambda emit, source: emit(relax.op.cumsum(source, 1)), (x.shape, "float32"))
+    with np.errstate(invalid="ignore"), untuned(module) as network:
+        np.testing.assert_allclose(network(x), x.cumsum(1), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "bfloat16"])

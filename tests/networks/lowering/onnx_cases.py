@@ -399,6 +399,13 @@ FOUND = {
         "TopK", [np.array([1, 2**63, 0, 2**64 - 1], "Q")], [3], outputs=2
     ),
     "whole pool of NaN": one("GlobalMaxPool", [_HOLES]),
+    "mean of nothing": one("Mean", [np.zeros((2, 0, 8), "e")] * 2),
+    "resize of int64": one(
+        "Resize", [np.arange(24).reshape(1, 4, 6) ** 2 % 37], None, [1, 1.5, 1.5], mode="linear"
+    ),
+    "batches of int8": one(
+        "Resize", [(_r(4, 1, 4, 3) * 9).astype("b")], None, [0.5, 2, 1, 1], mode="linear"
+    ),
     "columns in 64 bits": one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
 }
 """Found by random graphs and attributes; onnxruntime does not compute all of them."""

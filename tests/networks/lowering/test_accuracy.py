@@ -168,7 +168,23 @@ FUNCTIONS = {
     "rounded quotient": lambda x, _: torch.div(x, -0.1, rounding_mode="floor"),
     "hypot": torch.hypot,
     "small numbers": lambda x, _: torch.expm1(x) + torch.log1p(x) + F.elu(x),
+    "logarithm of a sum": lambda x, _: torch.log(1 + x),
 }
+
+
+@pytest.mark.full
+def test_long_signals_are_interpolated_at_torchs_places(tmp_path):
+    """A place beyond 65,536 that is rounded twice is off by a hundredth of a pixel."""
+    functions = {
+        "linear": lambda x: F.interpolate(x, 50_000, mode="linear"),
+        "by a factor": lambda x: F.interpolate(x, scale_factor=0.7, mode="linear"),
+        "cubic": lambda x: F.interpolate(x[None], (1, 50_000), mode="bicubic"),
+        "volume": lambda x: F.interpolate(x[None, None], (1, 1, 50_000), mode="trilinear"),
+    }
+    x = torch.randn(1, 1, 70_000)
+    network, run = _compiled(tmp_path, functions, x)
+    for name, got, wanted in zip(functions, run(x.numpy()), arrays(network(x)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
@@ -515,8 +531,8 @@ _TORCHS = {
         ),
     ),
     "distances of NaN": (
-        lambda x: (torch.cdist(x, x, 0.0),),
-        (torch.tensor([[1.0, math.nan], [2.0, 0.1]]),),
+        lambda x: (*(torch.cdist(x, x, p) for p in (0.0, 1.0, math.inf)), torch.pdist(x, math.inf)),
+        (torch.tensor([[1.0, math.nan], [2.0, 0.1], [math.nan, math.nan], [math.inf, 3.0]]),),
     ),
     "reflections that overflow": (
         torch.linalg.householder_product,

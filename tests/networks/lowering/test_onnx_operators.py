@@ -155,19 +155,40 @@ def test_images_of_random_shapes_are_resized_as_in_onnxruntime(opset):
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
 
 
-def test_linear_resizing_of_integers_leaves_out_fractions_as_in_onnxruntime():
-    image = np.random.default_rng(0).integers(-100, 100, (1, 2, 5, 7))
-    models = {
-        kind: one("Resize", [image.astype(kind)], None, [1, 1, 2, 1.5], mode="linear")
-        for kind in ("uint8", "int8", "int32")
-    }
+_RESIZED = {
+    "image": ((1, 2, 5, 7), (1, 1, 2, 1.5)),
+    "smaller image": ((1, 2, 9, 7), (1, 1, 0.5, 0.7)),
+    "channels last": ((1, 5, 7, 3), (1, 1.5, 1.7, 1)),
+    "plane": ((6, 5), (1.5, 2.5)),
+    "row of planes": ((2, 5, 6), (1, 1.5, 1.5)),
+    "volume": ((1, 2, 3, 4, 5), (1, 1, 1.5, 2, 0.7)),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int32"])
+def test_linear_resizing_of_integers_is_onnxruntimes(kind):
+    """A constant image shows each rounding error, since fractions are left out."""
+    rng = np.random.default_rng(0)
+    models = {}
+    for number, (name, (shape, scales)) in enumerate(_RESIZED.items()):
+        way = ("half_pixel_symmetric", "half_pixel", "align_corners", "asymmetric")[number % 4]
+        crop = np.float32([*([0.2] * len(shape)), *([0.7] * len(shape))])
+        for image in (rng.integers(-(2**30), 2**30, shape), np.full(shape, 93)):
+            for crop_or_none, transform in ((None, way), (crop, "tf_crop_and_resize")):
+                models[f"{name} {len(models)}"] = one(
+                    "Resize",
+                    [image.astype(kind)],
+                    crop_or_none,
+                    np.array(scales, np.float32),
+                    mode="linear",
+                    coordinate_transformation_mode=transform,
+                    extrapolation_value=-2.0,
+                )
     proto, inputs = together(models.values())
     got = answers(import_model(proto, {}).module, list(inputs.values()))
-    for ours, wanted in zip(got, onnxruntimes_numbers(proto, inputs), strict=True):
-        off = np.abs(ours.astype(int) - wanted)
-        assert ours.dtype == wanted.dtype
-        assert off.max() <= 1  # a rounding error beside a whole number
-        assert off.mean() < 0.05
+    for name, ours, wanted in zip(models, got, onnxruntimes_numbers(proto, inputs), strict=True):
+        np.testing.assert_array_equal(ours, wanted, strict=True, err_msg=name)
 
 
 @pytest.mark.full

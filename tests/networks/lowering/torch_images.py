@@ -39,6 +39,12 @@ IMAGES = {
         lambda x: F.interpolate(x, size=(6, 7), mode="bicubic", align_corners=True), r(1, 3, 4, 5)
     ),
     "trilinear": lambda: of(F.interpolate, r(1, 2, 3, 4, 3), scale_factor=2, mode="trilinear"),
+    **{
+        f"{mode} by a fraction that keeps the size": lambda mode=mode, axes=axes: of(
+            F.interpolate, r(1, 2, *[6] * axes), scale_factor=1.1, mode=mode
+        )
+        for axes, mode in [(1, "linear"), (2, "bilinear"), (2, "bicubic"), (3, "trilinear")]
+    },
     "area": lambda: of(lambda x: F.interpolate(x, size=(3, 2), mode="area"), r(1, 3, 7, 8)),
     "conv upsample conv": lambda: net(
         nn.Sequential(

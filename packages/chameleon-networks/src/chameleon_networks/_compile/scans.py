@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import attrs
 from chameleon_tvm.api import emit, tirx
 
 from chameleon_networks._graph.relax_utils import LOOPS_ATTRIBUTE, mutate, relax, tvm
@@ -15,6 +16,10 @@ INNER_SCANS = 64
 ROW_SCANS = 8
 """Number of scans that one thread computes side by side if each scan is a row. So many independent
 chains of additions hide the latency of an addition."""
+
+LANES, _LONG = 8, 64
+"""Number of elements of a row that are added up as a vector, by additions of shifted vectors
+(Hillis and Steele, Data Parallel Algorithms, 1986), and the shortest row for which this is done."""
 
 _LIMIT = 2**31
 """Tensors with so many elements are left to TVM, because the kernels count in int32."""
@@ -35,7 +40,8 @@ class _ScanLowering(relax.PyExprMutator):
             shape = [math.prod(shape)]
         if not 0 < math.prod(shape) < _LIMIT:
             return call
-        rows = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
+        inner = math.prod(shape[axis + 1 :])
+        rows = [math.prod(shape[:axis]), shape[axis], *([inner] if inner > 1 else [])]
         kind, identity = SCANS[call.op.name]
         dtypes = str(data.ty.dtype), str(call.ty.dtype)
         function = _scan(rows, dtypes, kind, identity, exclusive=bool(call.attrs.exclusive))
@@ -54,46 +60,121 @@ def lower_scans(module: Any) -> Any:
 def _scan(
     rows: list[int], dtypes: tuple[str, str], kind: Any, identity: int, *, exclusive: bool
 ) -> Any:
-    """The kernel of cumulative sums or products along the second of three axes."""
-    outer, length, inner = rows
+    """The kernel of cumulative sums or products along the second of two or three axes."""
+    outer, length, *inner = rows
     data, result = (
         emit.buffer(name, rows, dtype=dtype) for dtype, name in zip(dtypes, ("x", "y"), strict=True)
     )
-    across, width = (outer, ROW_SCANS) if inner == 1 else (inner, INNER_SCANS)
+    scan = _Scan(data=data, result=result, kind=kind, identity=identity, exclusive=exclusive)
+    if not inner and length >= _LONG and kind is tirx.Add and dtypes in _VECTORS:
+        parts = [emit.parallel("row", outer, scan.vectors)]
+    else:
+        across, width = (inner[0], INNER_SCANS) if inner else (outer, ROW_SCANS)
+        whole, rest = divmod(across, width)
+        parts = [scan.part(0, width, whole)] if whole else []
+        parts += [scan.part(whole * width, rest, 1)] if rest else []
+    root = tvm.s_tir.SBlock([], [], [], "root", emit.sequence(parts))
+    function = emit.function([data, result], tvm.s_tir.SBlockRealize([], tirx.const(True), root))
+    return function.with_attr({"s_tir": True, LOOPS_ATTRIBUTE: True})
 
-    def part(start: int, width: int, parts: int) -> Any:
-        # As in torch, the error of a sum of float32 must not grow with its number of terms.
-        wide = "float64" if dtypes[1] == "float32" else dtypes[1]
-        sums = emit.buffer("sums", [width], dtype=wide)
+
+_VECTORS = (("float32", "float32"), ("int32", "int64"), ("int64", "int64"))
+"""The dtypes of data and results for which the order of additions matters little."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Scan:
+    """Cumulative sums or products along the second of two or three axes.
+
+    Attributes:
+        data: The buffer of the numbers.
+        result: The buffer of the sums or products.
+        kind: The class of the operation's node.
+        identity: The number that changes no result.
+        exclusive: Whether a result leaves out the number at its own place.
+    """
+
+    data: Any
+    result: Any
+    kind: Any
+    identity: int
+    exclusive: bool
+
+    @property
+    def _wide(self) -> str:
+        """The dtype of sums: as in torch, the error of float32 must not grow with the terms."""
+        return "float64" if str(self.result.dtype) == "float32" else str(self.result.dtype)
+
+    def _number(self, place: Any, lanes: int = 1) -> Any:
+        number = emit.cast(str(self.result.dtype), emit.load(self.data, place, lanes))
+        return emit.cast(self._wide, number)
+
+    def _write(self, place: Any, value: Any, lanes: int = 1) -> Any:
+        return emit.store(self.result, place, emit.cast(str(self.result.dtype), value), lanes)
+
+    def vectors(self, row: Any) -> Any:
+        """The sums of a row, ``LANES`` elements at a time."""
+        length = int(self.data.shape[1])
+        [total] = emit.registers(1, LANES, name="total", dtype=self._wide)
+        zeros = emit.zero(LANES, self._wide)
+
+        def shifted(vector: Any, distance: int) -> Any:
+            places = [at - distance if at >= distance else LANES for at in range(LANES)]
+            return tirx.Shuffle([vector, zeros], places)
+
+        def vector(piece: Any) -> Any:
+            value, statements = self._number([row, piece * LANES], LANES), []
+            for distance in (1, 2, 4):
+                variable = tirx.Var("numbers", value.ty)
+                statements.append(tirx.Bind(variable, value))
+                value = variable + shifted(variable, distance)
+            sums = tirx.Var("sums", value.ty)
+            within = shifted(sums, 1) if self.exclusive else sums
+            last = tirx.Shuffle([sums], [LANES - 1] * LANES)
+            return emit.sequence(
+                [
+                    *statements,
+                    tirx.Bind(sums, value),
+                    self._write([row, piece * LANES], emit.read(total) + within, LANES),
+                    emit.assign(total, emit.read(total) + last),
+                ]
+            )
+
+        def single(at: Any) -> Any:
+            place, sums = [row, at + length // LANES * LANES], emit.load(total, [0])
+            add = emit.store(total, [0], sums + self._number(place))
+            steps = add, self._write(place, sums)
+            return emit.sequence(steps[::-1] if self.exclusive else steps)
+
+        loops = [emit.assign(total, zeros), emit.loop("piece", length // LANES, vector)]
+        loops += [emit.loop("single", length % LANES, single)] if length % LANES else []
+        return emit.allocate(total, emit.sequence(loops))
+
+    def part(self, start: int, width: int, parts: int) -> Any:
+        """The scans from ``start`` on, of which each of ``parts`` iterations computes ``width``."""
+        outer, length, *inner = (int(extent) for extent in self.data.shape)
+        sums = emit.buffer("sums", [width], dtype=self._wide)
 
         def scans(row: Any) -> Any:
             def place(step: Any, at: Any) -> list[Any]:
                 number = row % parts * width + start + at
-                return [number, step, 0] if inner == 1 else [row // parts, step, number]
+                return [row // parts, step, number] if inner else [number, step]
 
             def clear(at: Any) -> Any:
-                return emit.store(sums, [at], tirx.const(identity, wide))
+                return emit.store(sums, [at], tirx.const(self.identity, self._wide))
 
             def step_of_each(step: Any) -> Any:
                 def add(at: Any) -> Any:
-                    number = emit.load(data, place(step, at)).astype(dtypes[1]).astype(wide)
-                    return emit.store(sums, [at], kind(emit.load(sums, [at]), number))
+                    number = self._number(place(step, at))
+                    return emit.store(sums, [at], self.kind(emit.load(sums, [at]), number))
 
                 def write(at: Any) -> Any:
-                    total = emit.load(sums, [at]).astype(dtypes[1])
-                    return emit.store(result, place(step, at), total)
+                    return self._write(place(step, at), emit.load(sums, [at]))
 
-                order = (write, add) if exclusive else (add, write)
+                order = (write, add) if self.exclusive else (add, write)
                 return emit.sequence([emit.loop("at", width, body) for body in order])
 
             steps = emit.loop("step", length, step_of_each)
             return emit.sequence([tirx.AllocBuffer(sums), emit.loop("at", width, clear), steps])
 
-        return emit.parallel("row", parts if inner == 1 else outer * parts, scans)
-
-    whole, rest = divmod(across, width)
-    parts = [part(0, width, whole)] if whole else []
-    parts += [part(whole * width, rest, 1)] if rest else []
-    root = tvm.s_tir.SBlock([], [], [], "root", emit.sequence(parts))
-    function = emit.function([data, result], tvm.s_tir.SBlockRealize([], tirx.const(True), root))
-    return function.with_attr({"s_tir": True, LOOPS_ATTRIBUTE: True})
+        return emit.parallel("row", outer * parts if inner else parts, scans)

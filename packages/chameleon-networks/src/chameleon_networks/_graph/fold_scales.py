@@ -56,7 +56,7 @@ class AffineChain:
 
 
 def scale_batch_norms(module: Any) -> Any:
-    """Replace batch normalizations by a scale and a shift of each channel, as torch does."""
+    """Replace batch normalizations by a scale of the distance from the mean, and a shift."""
     return mutate(module, _BatchNormScaler(module))
 
 
@@ -75,10 +75,11 @@ class _BatchNormScaler(relax.PyExprMutator):
         wanted[int(known.axis)] = shape_of(gamma)[0]
         deviation = emit(op.sqrt(emit(variance + relax.const(float(known.epsilon), exact))))
         scale = emit((gamma if known.scale else relax.const(1.0, exact)) / deviation)
-        shift = emit(op.negative(emit(mean * scale)))
-        shift = emit(beta + shift) if known.center else shift
-        scaled = emit(x * emit(op.reshape(scale, wanted)))
-        result = emit(scaled + emit(op.reshape(shift, wanted)))
+        # Beside a small variance, the product of the mean and the scale would lose small distances.
+        distance = emit(x + emit(op.reshape(emit(op.negative(mean)), wanted)))
+        result = emit(distance * emit(op.reshape(scale, wanted)))
+        if known.center:
+            result = emit(result + emit(op.reshape(beta, wanted)))
         result = result if exact == kind else emit(op.astype(result, kind))
         return relax.Tuple([result, *call.args[3:]])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,12 @@ from chameleon_tvm.api import FLOAT16, INT8, SPATIAL, UINT8
 
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import (
+    log1p,
     mutate,
     operator_name,
     relax,
     shape_of,
+    static_shape,
     tvm,
     with_args,
 )
@@ -36,37 +37,13 @@ class _Legalizer(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if operator_name(call) == "relax.log" and isinstance(call.args[0], relax.Var):
-            return self._logarithm(call)
+        if 0 in (static_shape(call.ty) or ()):  # TVM fails at many empty tensors
+            return relax.op.zeros(call.ty.shape, str(call.ty.dtype))
         lower = _LEGALIZATIONS.get(operator_name(call))
         if lower is None or not isinstance(call.ty, relax.TensorType):
             return call
         result = lower(call, self.builder_.emit)
         return call if result is None else result
-
-    def _logarithm(self, call: Any) -> Any:
-        """``log(1 + x)`` with all digits of a small x; other logarithms stay as they are."""
-        total = self.lookup_binding(call.args[0])
-        for one, x in permutations(total.args) if operator_name(total) == "relax.add" else ():
-            if isinstance(one, tvm.ir.GenericConst) and array_of(one).tolist() == 1:
-                known = self.lookup_binding(x) if isinstance(x, relax.Var) else x
-                signed = operator_name(known) != "relax.exp"
-                return _log1p(x, self.builder_.emit, signed=signed)
-        return call
-
-
-def _log1p(x: Any, emit: Any, *, signed: bool = True) -> Any:
-    """``log(1 + x)``, corrected by the rounding error of the sum; ``signed`` if x may be -0.0."""
-    one = relax.const(1.0, str(x.ty.dtype))
-    total = emit(x + one)
-    rough = emit(relax.op.log(total))
-    lost = emit((total - one - x) / total)
-    # The correction is NaN if the sum is zero or infinite, and a zero keeps its sign.
-    exact = relax.op.where(relax.op.isnan(lost), rough, rough - lost)
-    if not signed:
-        return exact
-    exact = emit(exact)
-    return relax.op.where(relax.op.equal(x, relax.const(0.0, str(x.ty.dtype))), x, exact)
 
 
 def _reshape(call: Any, _emit: Any) -> Any:
@@ -309,7 +286,7 @@ def _leaky_relu(call: Any, emit: Any) -> Any:
 def _atanh(call: Any, emit: Any) -> Any:
     """``atanh`` as half of ``log(1 + x) - log(1 - x)``, because TVM's loses a small x."""
     x = call.args[0]
-    above, below = (_log1p(part, emit) for part in (x, emit(relax.op.negative(x))))
+    above, below = (log1p(emit, part) for part in (x, emit(relax.op.negative(x))))
     return (above - below) * relax.const(0.5, str(call.ty.dtype))
 
 

@@ -131,6 +131,22 @@ def map_elements(
     return builder.call_te(whole, tensor, primfunc_name_hint=hint, **options)
 
 
+def log1p(emit: Callable[[Any], Any], x: Any, *, signed: bool = True) -> Any:
+    """``log(1 + x)`` with all digits of a small x; ``signed`` if x may be -0.0.
+
+    The rounding error of the sum corrects the logarithm.
+    """
+    one = relax.const(1.0, str(x.ty.dtype))
+    total = emit(x + one)
+    rough = emit(relax.op.log(total))
+    lost = emit((total - one - x) / total)
+    # The correction is NaN if the sum is zero or infinite, and a zero keeps its sign.
+    exact = emit(relax.op.where(relax.op.isnan(lost), rough, rough - lost))
+    if not signed:
+        return exact
+    return relax.op.where(relax.op.equal(x, relax.const(0.0, str(x.ty.dtype))), x, exact)
+
+
 def integer_power(builder: Any, base: Any, exponent: Any) -> Any:
     """Powers of integers, which wrap as products do; floats would hold only 53 bits of them.
 

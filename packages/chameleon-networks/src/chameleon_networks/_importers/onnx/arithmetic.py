@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_tvm.api import INT8, UINT8, tirx, tvm
 
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relax_utils import integer_power, map_elements, relax
+from chameleon_networks._graph.relax_utils import integer_power, log1p, map_elements, relax
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 
@@ -270,6 +270,14 @@ def _elu(node: Node) -> Any:
     return result * scalar(float(node.attributes["gamma"]), x) if node.op_type == "Selu" else result
 
 
+def _softplus(node: Node) -> Any:
+    """``Softplus`` and ``Mish``; TVM's importer adds 1 to a power, which loses a small one."""
+    x, is_mish = node[0], node.op_type == "Mish"
+    size = x if is_mish else op.negative(op.abs(x))
+    rest = log1p(node.emit, node.emit(op.exp(size)), signed=False)
+    return x * op.tanh(rest) if is_mish else op.maximum(x, scalar(0, x)) + rest
+
+
 def _root_mean_square_norm(node: Node) -> Any:
     """``RMSNormalization``; leaves forms that TVM misreads to the standard's function."""
     x = node[0]
@@ -375,6 +383,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "PRelu": _prelu,
     "Sign": _sign,
     **dict.fromkeys(("Elu", "Selu", "Celu"), _elu),
+    **dict.fromkeys(("Softplus", "Mish"), _softplus),
     "ThresholdedRelu": _thresholded_relu,
     "LayerNormalization": _layer_norm,
     "RMSNormalization": _root_mean_square_norm,

@@ -5,13 +5,16 @@ Rare variants of ``Resize`` become a matrix product, or a selection of pixels, a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_tvm.api import INT8, UINT8, te, tirx
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import constant_of
@@ -323,11 +326,11 @@ class _ResizedAxis:
     scale: float
     crop: tuple[float, float]
 
-    def coords(self, transform: str) -> NDArray[Any]:
+    def coords(self, transform: str, dtype: str = "float32") -> NDArray[Any]:
         """The input coordinate of each output pixel, in float32 as in onnxruntime."""
         # With ``align_corners`` and scales, the output's extent is rounded first, as in
         # onnxruntime.
-        at: NDArray[Any] = np.arange(self.out, dtype=np.float32)
+        at: NDArray[Any] = np.arange(self.out, dtype=dtype)
         size, scale = self.size, self.scale
         if transform == _CROP:
             begin, end = self.crop
@@ -338,14 +341,14 @@ class _ResizedAxis:
             return at / scale
         if transform == "align_corners":
             return at * (size - 1) / max(1, self.out - 1)
-        shift = -0.5
-        if transform == "half_pixel_symmetric":
-            shift += size / 2 * (1 - self.out / (scale * size))
-        elif transform == "tf_half_pixel_for_nn":
-            shift = 0.0
-        elif transform == "pytorch_half_pixel" and self.out == 1:
-            return np.zeros(1)
-        return np.asarray((at + 0.5) / scale + shift)
+        if transform == "half_pixel_symmetric":  # onnxruntime rounds the shift, and then the sum
+            kept, extent, factor = np.array([self.out, size, scale], dtype)
+            shift = extent / 2 * (1 - kept / (factor * extent))
+            places = np.float64(shift) + (at + 0.5).astype(np.float64) / np.float64(factor) - 0.5
+            return np.asarray(places.astype(dtype))
+        shift = 0.0 if transform == "tf_half_pixel_for_nn" else -0.5
+        is_first = transform == "pytorch_half_pixel" and self.out == 1
+        return np.zeros(1) if is_first else np.asarray((at + 0.5) / scale + shift)
 
 
 _NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
@@ -448,19 +451,23 @@ def _resize(node: Node) -> Any:
         return relax.const(np.zeros(out), dtype_of(value))
     if out == shape:
         return value
-    # In linear mode, onnxruntime computes in float32 and truncates.
-    is_cut = is_rounded and options["mode"] == "linear" and not options.get("antialias")
-    if is_rounded:
-        # In float64, few results are wrongly rounded at a half.
-        value = node.emit(op.astype(value, "float32" if is_cut else "float64"))
+    # In linear mode, onnxruntime truncates. The standard's evaluator rounds what it lacks.
+    linear = options["mode"] == "linear" and not options.get("antialias")
+    is_cut = linear and dtype.name in _CUT and _interpolated_axes(rank, axes) is not None
+    places = "float64" if is_rounded and dtype.name not in _CUT else "float32"
     transform = str(options["coordinate_transformation_mode"])
+    if is_cut:
+        value = node.emit(_interpolate_integers(node, value, axes, transform))
+    elif is_rounded:
+        # In float64, few results are wrongly rounded at a half.
+        value = node.emit(op.astype(value, "float64"))
     outsides: dict[int, NDArray[Any]] = {}
     for number, axis in axes.items():
         if axis.scale == 1:
             continue
-        coords = axis.coords(transform)
+        coords = axis.coords(transform, places)
         outsides[number] = (transform == _CROP) & ((coords < 0) | (coords > axis.size - 1))
-        if not (options.get("antialias") and axis.out == axis.size):
+        if not (is_cut or (options.get("antialias") and axis.out == axis.size)):
             value = node.emit(_resize_axis(node, value, number, axis, coords))
     return _cast_result(node, _extrapolate(node, value, outsides), dtype)
 
@@ -469,10 +476,69 @@ def _cast_result(node: Node, value: Any, dtype: np.dtype[Any]) -> Any:
     """The resized numbers in the dtype of the image."""
     if dtype_of(value) == dtype.name:
         return value
-    if dtype_of(value) != "float64":
-        return op.astype(value, dtype.name)
     limits = np.iinfo(dtype)
     return op.astype(op.clip(node.emit(op.round(value)), limits.min, limits.max), dtype.name)
+
+
+_CUT = (INT8, UINT8, "int32")
+_CHANNELS_LAST = [1, 2]
+_FIXED = 1 << 10
+"""Unit of weights of 8-bit images whose channels come last."""
+
+
+def _interpolated_axes(rank: int, axes: Mapping[int, _ResizedAxis]) -> list[int] | None:
+    """The axes along which onnxruntime interpolates linearly, or None if it refuses to."""
+    resized = {number for number, axis in axes.items() if axis.scale != 1}
+    planes = {2: [[0, 1]], 3: [[0, 1, 2]], 4: [[2, 3], _CHANNELS_LAST], 5: [[2, 3, 4]]}
+    return next((each for each in planes.get(rank, ()) if resized <= {*each}), None)
+
+
+def _interpolate_integers(
+    node: Node, value: Any, axes: Mapping[int, _ResizedAxis], transform: str
+) -> Any:
+    """Interpolate integers linearly, with onnxruntime's order of roundings."""
+    shape, dtype = shape_of(value), dtype_of(value)
+    chosen = _interpolated_axes(len(shape), axes) or []
+    fixed = chosen == _CHANNELS_LAST and dtype in (INT8, UINT8)
+    wide, out, tables = "int32" if fixed else "float32", list(shape), []
+    for number in chosen:
+        size = shape[number]
+        axis = axes.get(number)
+        if axis is None or axis.scale == 1:  # a crop is left out then
+            axis = _ResizedAxis(size=size, out=size, scale=1.0, crop=(0.0, 1.0))
+        out[number] = axis.out
+        coords = np.clip(axis.coords(transform).astype(np.float32), 0, size - 1)
+        low = coords.astype(np.int32)
+        places = np.stack([low, np.minimum(low + 1, size - 1)])
+        unit = _FIXED if fixed else 1
+        weights = np.abs(
+            (coords * np.float32(unit)).astype(wide) - (places[::-1] * unit).astype(wide)
+        )
+        weights[:, places[0] == places[1]] = unit / 2
+        tables += [relax.const(places, "int32"), relax.const(weights, wide)]
+
+    def interpolated(source: te.Tensor, *tables: te.Tensor) -> te.Tensor:
+        def term(corner: Sequence[int], *at: Any) -> Any:
+            place, weight = list(at), tirx.const(1, wide)
+            for number, side, places, weights in reversed(
+                [*zip(chosen, corner, tables[::2], tables[1::2], strict=True)]
+            ):
+                place[number] = places(side, at[number])
+                weight = weight * weights(side, at[number])
+            return weight * source(*place).astype(wide)
+
+        # A product in an array of its own is rounded. The corners of the last axis change first.
+        corners = itertools.product(range(2), repeat=len(chosen))
+        terms = [te.compute(out, partial(term, corner), name="term") for corner in corners]
+
+        def result(*at: Any) -> Any:
+            total = reduce(add, (each(*at) for each in terms))
+            unit = tirx.const(_FIXED ** len(chosen), "int32")
+            return (tirx.truncdiv(total, unit) if fixed else total).astype(dtype)
+
+        return te.compute(out, result, name="interpolated")
+
+    return node.builder.call_te(interpolated, value, *tables, primfunc_name_hint="resize")
 
 
 def _resize_axis(
@@ -499,7 +565,9 @@ def _extrapolate(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -
     for number, outside in outsides.items():
         if outside.any():
             mask = outside.reshape([-1 if axis == number else 1 for axis in range(rank)])
-            beyond = scalar(float(node.attributes["extrapolation_value"]), value)
+            constant, dtype = np.array(node.attributes["extrapolation_value"]), dtype_of(value)
+            wide = constant if "float" in dtype else constant.astype(np.int64)  # integers wrap
+            beyond = relax.const(wide.astype(dtype), dtype)
             value = node.emit(op.where(relax.const(mask), beyond, value))
     return value
 

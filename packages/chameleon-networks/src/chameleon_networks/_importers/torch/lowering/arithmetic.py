@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from chameleon_tvm.api import INT8, tirx
 
-from chameleon_networks._graph.relax_utils import integer_power, map_elements, relax
+from chameleon_networks._graph.relax_utils import integer_power, log1p, map_elements, relax
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
@@ -81,6 +81,12 @@ def _exp2(call: TorchCall) -> Any:
     """``exp2``, which Relax lacks."""
     [x] = call.operands(1)
     return map_elements(call.importer.block_builder, tirx.exp2, x, "exp2")
+
+
+def _log1p(call: TorchCall) -> Any:
+    """``log1p``; TVM's importer adds 1 first, and so loses a small number."""
+    [x] = call.operands(1)
+    return log1p(call.emit, x, signed=call.node.args[0].target is not torch.ops.aten.exp.default)
 
 
 def _library_function(name: str, call: TorchCall) -> Any:
@@ -247,6 +253,7 @@ CONVERTERS: dict[str, Converter] = {
     **{name: convert for convert, names in _SHARED_CONVERTERS for name in names},
     "pow.Tensor_Scalar": _pow_tensor_scalar,
     "exp2.default": _exp2,
+    "log1p.default": _log1p,
     "erfc.default": partial(_library_function, "erfc"),
     "lgamma.default": partial(_library_function, "lgamma"),
     **{

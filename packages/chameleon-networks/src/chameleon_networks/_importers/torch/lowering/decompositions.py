@@ -113,12 +113,18 @@ def decomposition_table() -> Any:
     return table
 
 
+_WHOLE = (
+    *(_ATEN.upsample_linear1d.vec, _ATEN.upsample_trilinear3d.vec, _ATEN.upsample_bicubic2d.vec),
+)
+"""Composite operators that a converter reads as they are."""
+
+
 def run_decompositions(program: Any, table: Any) -> Any:
     """Decompose a program as ``run_decompositions`` does, in less time."""
     # torch overrides every composite operator, which takes a third of a second.
     if core_decompositions is None:
         return program.run_decompositions(table)
-    composite = dict.fromkeys(PRESERVED_ATEN_CIA_OPS, _special_op_to_preserve_cia)
+    composite = dict.fromkeys((*PRESERVED_ATEN_CIA_OPS, *_WHOLE), _special_op_to_preserve_cia)
     composite |= {item: table[item] for item in table if _is_preservable_cia_op(item)}
     others = {item: table[item] for item in table if item not in composite}
     # The program has no backward pass. Older versions of torch lack one of these arguments.
@@ -268,7 +274,10 @@ def _batch_norm_training(*args: Any) -> Any:
 
 
 def _cdist(x: Any, y: Any, p: float, _mode: int | None) -> Any:
-    return _norm_of_difference(x.unsqueeze(-2) - y.unsqueeze(-3), p)
+    difference = x.unsqueeze(-2) - y.unsqueeze(-3)
+    if math.isinf(p):  # unlike ``pdist``, it takes the largest of the numbers that are not NaN
+        difference = torch.where(difference.isnan(), 0.0, difference)
+    return _norm_of_difference(difference, p)
 
 
 def _norm_of_difference(difference: Any, p: float) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from chameleon_networks._graph.relax_utils import (
     BORDER,
@@ -51,36 +53,82 @@ def _check_interpolates_floats(call: TorchCall) -> None:
         raise NotImplementedError("it interpolates integers")
 
 
-def _resize_smooth(mode: str, method: str, call: TorchCall) -> Any:
-    """Resize without ``antialias``; TVM supports only factors that equal the extents' ratios."""
+def _resize_bilinear(call: TorchCall) -> Any:
+    """``upsample_bilinear2d``; TVM supports only factors that equal the extents' ratios."""
     _check_interpolates_floats(call)
     if _scales_match_extents(call, extents(call.value(0))) or call.node.args[2]:
-        return getattr(call.importer, method)(call.node)
-    return _resize_by_matrices(mode, call, call.node.args[3], antialias=False)
+        return call.importer._upsample_bilinear2d(call.node)  # noqa: SLF001 - no public method
+    return _interpolate(_linear_weights, call)
+
+
+def _linear_weights(share: NDArray[Any]) -> list[NDArray[Any]]:
+    return [1 - share, share]
+
+
+def _cubic_weights(share: NDArray[Any]) -> list[NDArray[Any]]:
+    a = -0.75
+    near = [((a + 2) * x - (a + 3)) * x * x + 1 for x in (share, 1 - share)]
+    far = [((a * x - 5 * a) * x + 8 * a) * x - 4 * a for x in (1 + share, 2 - share)]
+    return [far[0], *near, far[1]]
+
+
+def _interpolate(weights_of: Callable[[NDArray[Any]], list[NDArray[Any]]], call: TorchCall) -> Any:
+    """``upsample_linear1d`` and the like: a sum of weighted pixels, axis by axis.
+
+    Torch's own decomposition rounds a place twice, so that those of long signals are off.
+    """
+    _check_interpolates_floats(call)
+    wide = np.dtype("float64" if call.dtype == "float64" else "float32")
+    [x] = call.operands(1, wide.name)
+    align_corners, factors = bool(call.node.args[2]), call.node.args[3] or [None] * 3
+    for axis in reversed(range(2, len(call.shape))):
+        old, new = extents(x)[axis], call.shape[axis]
+        places = _places(old, new, factors[axis - 2], wide, align_corners=align_corners)
+        if weights_of is _linear_weights:
+            if old == new:  # whatever the factor
+                continue
+            places = np.maximum(places, 0)
+        first = np.minimum(np.floor(places), old - 1)
+        weights = weights_of(np.clip(places - first, 0, 1))
+        shape = [-1, *[1] * (len(call.shape) - 1 - axis)]
+        parts = []
+        for tap, weight in enumerate(weights, 1 - len(weights) // 2):
+            pixels = relax.const(np.clip(first + tap, 0, old - 1), "int64")
+            factor = relax.const(weight.reshape(shape), wide.name)
+            parts.append(call.emit(call.emit(op.take(x, pixels, axis)) * factor))
+        x = reduce(lambda total, part: call.emit(total + part), parts)
+    return op.astype(x, call.dtype)
+
+
+def _places(
+    old: int, new: int, factor: float | None, kind: np.dtype[Any], *, align_corners: bool
+) -> NDArray[Any]:
+    """The input coordinate of each output pixel along an axis, which is rounded once."""
+    numbers = np.arange(new, dtype=np.float64)
+    if align_corners:
+        step = kind.type(old - 1) / kind.type(max(new - 1, 1))
+        return np.asarray(numbers * step).astype(kind)
+    step = kind.type(old) / kind.type(new) if factor is None else kind.type(1 / factor)
+    return np.asarray((numbers + 0.5) * step - 0.5).astype(kind)
 
 
 def _resize_antialias(mode: str, call: TorchCall) -> Any:
-    """Resize with ``antialias``."""
-    _check_interpolates_floats(call)
-    factors = call.argument(3, "scales_h"), call.argument(4, "scales_w")
-    known = None not in factors and not call.argument(2, "align_corners")
-    return _resize_by_matrices(mode, call, factors if known else None, antialias=True)
-
-
-def _resize_by_matrices(mode: str, call: TorchCall, factors: Any, *, antialias: bool) -> Any:
-    """Resize by a product with a constant matrix for each axis."""
+    """Resize with ``antialias`` by a product with a constant matrix for each axis."""
     # Resizing is linear and separable, so that the columns are the resized unit vectors.
+    _check_interpolates_floats(call)
     x, align_corners = call.value(0), bool(call.argument(2, "align_corners"))
-    name = f"_upsample_{mode}2d_aa" if antialias else f"upsample_{mode}2d"
+    factors = call.argument(3, "scales_h"), call.argument(4, "scales_w")
+    known = None not in factors and not align_corners
+    resize = getattr(torch.ops.aten, f"_upsample_{mode}2d_aa")
 
     def weights(old: int, new: int, factor: float | None) -> Any:
         """The matrix of shape (new, old) that resizes one axis."""
         unit = torch.eye(old).reshape(1, 1, old, old)
         scales = factor, None if factor is None else 1.0
-        matrix = getattr(torch.ops.aten, name)(unit, [new, old], align_corners, *scales)
+        matrix = resize(unit, [new, old], align_corners, *scales)
         return relax.const(matrix.reshape(new, old).numpy(), call.dtype)
 
-    rows, columns = map(weights, extents(x)[2:], call.shape[2:], factors or (None, None))
+    rows, columns = map(weights, extents(x)[2:], call.shape[2:], factors if known else (None, None))
     return op.matmul(rows, op.matmul(x, op.permute_dims(columns)))
 
 
@@ -171,8 +219,12 @@ def _convolution(call: TorchCall) -> Any:
 
 CONVERTERS: dict[str, Converter] = {
     "upsample_nearest2d.vec": _nearest,
-    "upsample_bilinear2d.vec": partial(_resize_smooth, "bilinear", "_upsample_bilinear2d"),
-    "upsample_bicubic2d.vec": partial(_resize_smooth, "bicubic", "_upsample_bicubic2d"),
+    "upsample_bilinear2d.vec": _resize_bilinear,
+    "upsample_bicubic2d.vec": partial(_interpolate, _cubic_weights),
+    **dict.fromkeys(
+        ("upsample_linear1d.vec", "upsample_trilinear3d.vec"),
+        partial(_interpolate, _linear_weights),
+    ),
     "_upsample_bilinear2d_aa.default": partial(_resize_antialias, "bilinear"),
     "_upsample_bicubic2d_aa.default": partial(_resize_antialias, "bicubic"),
     "grid_sampler_2d.default": _grid_sample,
