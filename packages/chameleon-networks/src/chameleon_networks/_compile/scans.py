@@ -17,9 +17,12 @@ ROW_SCANS = 8
 """Number of scans that one thread computes side by side if each scan is a row. So many independent
 chains of additions hide the latency of an addition."""
 
-LANES, _LONG = 8, 64
+LANES = 8
 """Number of elements of a row that are added up as a vector, by additions of shifted vectors
-(Hillis and Steele, Data Parallel Algorithms, 1986), and the shortest row for which this is done."""
+(Hillis and Steele, Data Parallel Algorithms, 1986)."""
+
+_LONG = 64
+"""The shortest row whose elements are added up as vectors."""
 
 _LIMIT = 2**31
 """Tensors with so many elements are left to TVM, because the kernels count in int32."""
