@@ -115,7 +115,7 @@ except ValueError as error:
 @pytest.mark.full
 def test_a_fresh_process_needs_tvm_alone(delivered, run_python):
     _, delivery, _ = delivered
-    plan = "length 7 is padded to 12, and its first 7 are computed"
+    plan = "length 7 is padded to 12, of which 7 are computed"
     assert run_python(SCRIPT, cwd=delivery.folder).splitlines() == [
         "chameleon.network: ids [1, 12], mask [1, 12]: bucket length=12 is run as it is",
         f"chameleon.network: ids [1, 7], mask [1, 7]: {plan}",
@@ -334,9 +334,7 @@ def test_batches_of_an_onnx_file(delivery_into, tmp_path):
     network = chameleon_networks.load(tmp_path / "network", threads=2)
     assert network.threads == 2
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
-    assert (
-        network.plan(images) == "axis 0 of image.in 3 is padded to 4, and its first 3 are computed"
-    )
+    assert network.plan(images) == "axis 0 of image.in 3 is padded to 4, of which 3 are computed"
     [expected] = source.network.with_extents((3,)).framework("onnxruntime", 1)([images])
     np.testing.assert_allclose(network(images), expected, atol=1e-5 * np.abs(expected).max())
 

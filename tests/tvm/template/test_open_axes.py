@@ -84,7 +84,7 @@ def test_a_call_computes_its_part_alone(name):
         compiled = compile_function(function, tvm_target(NATIVE), plain_loops=True)
         constants = builder.operator.constants
         [buffer] = program.output_buffers
-        for extent in (32, 96, WHOLE):
+        for extent in (1, 5, 33, 96, WHOLE - 1, WHOLE):
             small = attrs.evolve(
                 spec,
                 **{

@@ -136,9 +136,7 @@ def _spaced(shares: Mapping[int, float], span: tuple[int, int], count: int) -> t
     return _cheapest(ends, shares, count, lambda _, bucket: bucket)
 
 
-def open_buckets(
-    buckets: Sequence[int], shares: Mapping[int, float], granule: int
-) -> tuple[int, ...]:
+def open_buckets(buckets: Sequence[int], shares: Mapping[int, float]) -> tuple[int, ...]:
     """The buckets that a network needs whose calls compute a part of their bucket.
 
     A call takes the time of its own extent, and longer if kernels were tuned for a larger one.
@@ -146,15 +144,10 @@ def open_buckets(
     Args:
         buckets: The buckets to choose from.
         shares: The share of calls with each extent.
-        granule: A call computes a multiple of it, or all. Smaller buckets are always computed
-            whole.
     """
 
     def computed(extent: int, bucket: int) -> float:
-        called = math.ceil(extent / granule) * granule
-        if bucket <= granule or called >= bucket:
-            return bucket
-        return called * (1.0 + _UNLIKE * math.log2(bucket / called))
+        return extent * (1.0 + _UNLIKE * math.log2(bucket / extent))
 
     return _cheapest(buckets, shares, len(buckets), computed)
 
@@ -256,10 +249,10 @@ class Dimension:
     probes: tuple[int, ...] = ()
     shares: Mapping[int, float] = attrs.field(factory=dict, eq=False)
 
-    def spread_out(self, granule: int) -> tuple[int, ...]:
-        """The buckets of a range that are needed if calls compute multiples of a granule."""
+    def spread_out(self) -> tuple[int, ...]:
+        """The buckets of a range that are needed if a call computes a part of its bucket."""
         # Many callers use the smallest extent, such as a batch of one, more often than others.
-        chosen = open_buckets(self.buckets, self.shares, granule)
+        chosen = open_buckets(self.buckets, self.shares)
         return tuple(sorted({self.buckets[0], *chosen}))
 
     def bucket_of(self, extent: int) -> int:

@@ -18,9 +18,6 @@ from chameleon_tvm._late_tvm import structural_map, tirx, tvm
 BATCH, ROWS, QUERIES, KEYS = "batch", "rows", "queries", "keys"
 """Axes of operators that may be open: samples, rows of a dense layer, tokens of attention."""
 
-GRANULE = 32
-"""The extent of a call is a multiple of it, or all of the axis. So no block of keys is cut."""
-
 _NAME = "chameleon_extent"
 
 

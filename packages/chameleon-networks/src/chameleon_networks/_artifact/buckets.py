@@ -103,7 +103,7 @@ class Buckets:
             result = network(*inputs)
             return result if isinstance(result, list) else [result]
         filled = self._filled(inputs, bucket["inputs"])
-        if "granule" in bucket:
+        if bucket.get("is_open"):
             arrays = network.arrays(filled)
             result = network.run(arrays, extent=self._called_extent(bucket, shapes))
         else:
@@ -228,14 +228,11 @@ class Buckets:
 
     def _called_extent(self, bucket: Manifest, shapes: Shapes) -> int:
         """The part of the open dimension that a bucket's kernels compute for these shapes."""
-        granule: int = bucket["granule"]
-        dimensions = self._manifest["dimensions"]
-        [asked] = [
-            _extent(dimension, shapes)
-            for dimension in dimensions
-            if _extent(dimension, shapes) != _extent(dimension, bucket["inputs"])
-        ]
-        return math.ceil(asked / granule) * granule
+        pairs = (
+            (_extent(dimension, shapes), _extent(dimension, bucket["inputs"]))
+            for dimension in self._manifest["dimensions"]
+        )
+        return next(asked for asked, extent in pairs if asked != extent)
 
     def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
         """The parts of the outputs that belong to inputs of these shapes; see ``PaddedCall``."""
@@ -251,10 +248,8 @@ class Buckets:
             asked, extent = _extent(dimension, shapes), _extent(dimension, bucket["inputs"])
             if asked == extent:
                 continue
-            padded.append(f"{dimension['name']} {asked} is padded to {extent}")
-            called = self._called_extent(bucket, shapes) if "granule" in bucket else extent
-            if called < extent:
-                padded[-1] += f", and its first {called} are computed"
+            computed = f", of which {asked} are computed" if bucket.get("is_open") else ""
+            padded.append(f"{dimension['name']} {asked} is padded to {extent}{computed}")
         return " and ".join(padded) or f"bucket {bucket['name']} is run as it is"
 
     def _shapes_text(self, shapes: Shapes) -> str:

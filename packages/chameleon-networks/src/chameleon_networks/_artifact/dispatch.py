@@ -43,7 +43,7 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]
                 "folder": name,
                 "inputs": _shapes(signature["inputs"]),
                 "outputs": _shapes(signature["outputs"]),
-                **({"granule": signature["granule"]} if "granule" in signature else {}),
+                "is_open": signature.get("is_open", False),
             }
             for name, _, signature in buckets
         ],

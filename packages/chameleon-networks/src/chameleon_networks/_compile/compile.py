@@ -108,7 +108,7 @@ class CompiledNetwork:
             on one thread.
         permissions: Permissions that a process must request from the operating system before it
             runs the network, such as AMX.
-        granule: A call may compute a multiple of it of the open dimension; None if it computes all.
+        is_open: Whether a call may compute a part of the open dimension.
     """
 
     executable: Any
@@ -116,7 +116,7 @@ class CompiledNetwork:
     functions: Mapping[str, Any] = attrs.field(factory=dict)
     unscheduled: frozenset[str] = frozenset()
     permissions: frozenset[str] = frozenset()
-    granule: int | None = None
+    is_open: bool = False
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -125,7 +125,7 @@ class CompiledNetwork:
         return {
             "virtual_machine": self.virtual_machine,
             **({"permissions": permissions} if permissions else {}),
-            **({"granule": self.granule} if self.granule else {}),
+            **({"is_open": True} if self.is_open else {}),
         }
 
 
@@ -299,7 +299,7 @@ def _call_sequence(
         executable=executable,
         functions=whole,
         unscheduled=unscheduled,
-        granule=None if dimension is None or opened is None else dimension.granule,
+        is_open=opened is not None,
     )
 
 

@@ -71,12 +71,6 @@ class OpenDimension:
     operators: Mapping[Any, open_axes.OpenAxes]
     shapes: Sequence[Shapes]
 
-    @property
-    def granule(self) -> int:
-        """A call computes a multiple of it, or all."""
-        has_keys = any(open_axes.KEYS in axes.extents for axes in self.operators.values())
-        return open_axes.GRANULE if has_keys else 1
-
     def axes_of(self, fusion: FusionGroup) -> open_axes.OpenAxes:
         """The open axes of a fusion group's operator."""
         return self.operators[fusion.last]
@@ -102,7 +96,7 @@ class OpenDimension:
                 raise NotOpenError(f"{name} is called with open axes and without")
             if any(own):
                 by_buffer = dict(zip(function.params, own, strict=True))
-                rows = _Rows(function, call, by_buffer, min(self.granule, self.extent))
+                rows = _Rows(function, call, by_buffer)
                 found[name] = OpenFunction(function=rows.checked(), axes=own)
         return found
 
@@ -197,13 +191,11 @@ class _Rows:
     Attributes:
         call: A call of the function.
         axes: The open axes of each buffer.
-        least: The smallest number of elements of these axes that a call computes.
     """
 
     function: Function
     call: Call
     axes: dict[Any, Axes]
-    least: int
     _summed: set[Any] = attrs.field(factory=set)
 
     def checked(self) -> Function:
@@ -268,19 +260,19 @@ class _Rows:
                 self._refuse()
 
     def _read(self, block: Any, analyzer: Any) -> set[Any]:
-        """The indices along open axes that a block reads, without those that each call has."""
+        """The indices along open axes that a block reads, without that of the first element."""
         indices = (
             analyzer.simplify(load.indices[axis])
             for load in _nodes(block, tvm.ir.expr.TensorLoad)
             for axis in self.axes.get(load.source, ())
         )
-        return {index for index in indices if not self._is_early(index, analyzer)}
+        return {index for index in indices if not self._is_first(index, analyzer)}
 
     def _refuse(self) -> None:
         raise NotOpenError(f"{self.call.kernel} computes elements from others of an open axis")
 
-    def _is_early(self, index: Any, analyzer: Any) -> bool:
-        """Whether an index, which may be in a constant, is that of an element of each call."""
+    def _is_first(self, index: Any, analyzer: Any) -> bool:
+        """Whether an index, which may be in a constant, is that of the first element."""
         arguments = dict(zip(self.function.params, self.call.arguments, strict=True))
 
         def extreme(load: Any, reduce: Any) -> Any:
@@ -294,7 +286,7 @@ class _Rows:
             )
             for reduce in (np.min, np.max)
         ]
-        return all(isinstance(n, tirx.IntImm) and 0 <= int(n) < self.least for n in numbers)
+        return all(_is_number(number, 0) for number in numbers)
 
 
 def _is_element(value: Any, store: Any) -> bool:

@@ -114,10 +114,9 @@ class BucketedFrontend(Frontend):
     def _keep_fewer(self, target: str) -> None:
         """Keep fewer buckets of a range if a call may compute a part of its bucket."""
         number = self._open_number
-        dimension = None if number is None else self._dimension(len(self.networks) - 1, target)
-        if number is None or dimension is None:
+        if number is None or self._dimension(len(self.networks) - 1, target) is None:
             return
-        buckets = self.network.dimensions[number].spread_out(dimension.granule)
+        buckets = self.network.dimensions[number].spread_out()
         names = [bucket.name for bucket, _ in self.networks if bucket.extents[number] in buckets]
         self._keep(names)
         log.info("buckets_chosen", buckets=names)
@@ -200,11 +199,10 @@ class BucketedFrontend(Frontend):
         own, theirs = (prepared_network(frontend.network) for _, frontend in pairs)
         extent, another = (bucket.extents[number] for bucket, _ in pairs)
         try:
-            dimension = open_dimension(own, theirs, (extent, another), target)
+            return open_dimension(own, theirs, (extent, another), target)
         except (NotOpenError, NotStaticError) as reason:
             log.info("network_not_open", extent=extent, reason=str(reason))
             return None
-        return dimension if extent > dimension.granule else None
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
         for place, (_, frontend) in enumerate(self.networks):

@@ -178,10 +178,12 @@ class AttentionLoops:
             # needs enough keys.
             seen = tirx.max(tile.first + tile.valid - first_key, self.tile.key_rows)
             count = tirx.min(count, seen)
+        # Of a call's keys, the last tile of scores may have too few; it hides those after them.
+        scored = count if isinstance(keys, int) else tirx.max(count, self.tile.key_rows)
         old_maxima = emit.registers(tile.vectors, self.lanes, name="before")
         statements = [
             *(assign(old, read(new)) for old, new in zip(old_maxima, tile.maxima, strict=True)),
-            self._scores(tile, first_key, count),
+            self._scores(tile, first_key, scored),
             self._exponentials(tile, old_maxima, count),
             self._accumulate_block(tile, first_key, count),
         ]
@@ -312,6 +314,10 @@ class AttentionLoops:
 
     def _store_score(self, tile: QueryTile, first_key: Expr, k: Expr, v: int, score: Expr) -> Stmt:
         lanes = self.lanes
+        if not isinstance(self.called_keys, int) and not self.spec.causal:
+            hidden = emit.constant(LOWEST, lanes)
+            is_called = emit.splat(first_key + k < self.called_keys, lanes)
+            score = tirx.Select(is_called, score, hidden)
         if self.spec.causal:
             query = tirx.Ramp(tile.first + v * lanes, tirx.IntImm("int32", 1), lanes)
             hidden = emit.constant(LOWEST, lanes)

@@ -136,14 +136,14 @@ def in_all_lanes(register: Buffer, combine: Callable[[Expr, Expr], Expr]) -> lis
     return statements
 
 
-def hidden(scores: Expr, valid: int) -> Expr:
+def hidden(scores: Expr, valid: Expr) -> Expr:
     """The first ``valid`` lanes of a vector of scores, and minus infinity in the others.
 
     These are integers, because TVM lets LLVM assume that no float constant is infinite.
     """
     dtype = emit.vector_dtype("int32", scores)
     lanes = tirx.Ramp(tirx.IntImm("int32", 0), tirx.IntImm("int32", 1), LANES)
-    inside = lanes < emit.integer_like(valid, scores)
+    inside = lanes < emit.broadcast_like(tirx.convert(valid), scores)
     bits = tirx.Select(
         inside, tirx.reinterpret(dtype, scores), emit.integer_like(_MINUS_INFINITY, scores)
     )

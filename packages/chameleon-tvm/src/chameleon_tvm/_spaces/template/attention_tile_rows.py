@@ -108,7 +108,9 @@ class AttentionRows(AttentionLoops):
 
     def _token(self, number: Expr) -> Expr:
         """The token of a number. After the last token, it repeats, with exponentials of 0."""
-        return number if self.keys % STEP == 0 else tirx.min(number, self.keys - 1)
+        keys = self.called_keys
+        whole = isinstance(keys, int) and keys % STEP == 0
+        return number if whole else tirx.min(number, keys - 1)
 
     def _pack_rows_of_keys(self, packer: Packer, at: tuple[Expr, Expr, Expr], panel: Expr) -> Stmt:
         """Pack a step of keys whose features are neighbours in memory."""
@@ -182,13 +184,18 @@ class AttentionRows(AttentionLoops):
 
     def _pack_queries(self, packer: Packer, place: QueryPlace, scratch: Scratch) -> Stmt:
         scale = self.spec.scale * (1.0 if self.mask is not None else LOG2_E)
+        queries = extent_of(QUERIES, self.spec.query[2])
 
         def tile(part: Expr, depth: int) -> Stmt:
             return emit.loop("tile", self.block.query_tiles, partial(rows, part, depth))
 
         def rows(part: Expr, depth: int, at: Expr) -> Stmt:
             def scaled(row: Expr, d: Expr, lanes: int) -> Expr:
-                query = (place.b, place.h, place.first + at * LANES + row, part * STEP + d)
+                token = place.first + at * LANES + row
+                if not isinstance(queries, int):
+                    # What follows a call's queries may be infinite or NaN.
+                    token = tirx.min(token, queries - 1)
+                query = (place.b, place.h, token, part * STEP + d)
                 return self.query.load(*query, lanes) * emit.constant(scale, lanes)
 
             starts = [self._query_place(part, p, at) for p in range(self.parts)]
@@ -309,7 +316,8 @@ class AttentionRows(AttentionLoops):
             score: Expr = emit.load(scratch.scores, index, LANES)
             before: list[Stmt] = []
             buffers: list[Buffer] = []
-            masked = self.mask is not None or self.spec.causal
+            is_open = not isinstance(self.called_keys, int)
+            masked = self.mask is not None or self.spec.causal or is_open
             if self.mask is not None:
                 added, before, buffers = self._mask_of(place, q, key, valid)
                 score = score + added
@@ -317,6 +325,8 @@ class AttentionRows(AttentionLoops):
                 keys = tirx.Ramp(key, tirx.IntImm("int32", 1), LANES)
                 seen = keys <= emit.splat(place.first + q, LANES)
                 score = tirx.Select(seen, score, emit.constant(LOWEST, LANES))
+            elif is_open:
+                score = hidden(score, self.called_keys - key)
             if masked:
                 (register,) = emit.registers(1, LANES, name="score")
                 before += [
