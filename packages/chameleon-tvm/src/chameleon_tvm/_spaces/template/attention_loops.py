@@ -178,7 +178,7 @@ class AttentionLoops:
             # needs enough keys.
             seen = tirx.max(tile.first + tile.valid - first_key, self.tile.key_rows)
             count = tirx.min(count, seen)
-        # Of a call's keys, the last tile of scores may have too few; it hides those after them.
+        # A call may have too few keys for the last tile of scores, which hides those after them.
         scored = count if isinstance(keys, int) else tirx.max(count, self.tile.key_rows)
         old_maxima = emit.registers(tile.vectors, self.lanes, name="before")
         statements = [

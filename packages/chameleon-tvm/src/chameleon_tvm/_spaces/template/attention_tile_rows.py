@@ -193,7 +193,7 @@ class AttentionRows(AttentionLoops):
             def scaled(row: Expr, d: Expr, lanes: int) -> Expr:
                 token = place.first + at * LANES + row
                 if not isinstance(queries, int):
-                    # What follows a call's queries may be infinite or NaN.
+                    # Memory after a call's queries may hold infinities or NaN.
                     token = tirx.min(token, queries - 1)
                 query = (place.b, place.h, token, part * STEP + d)
                 return self.query.load(*query, lanes) * emit.constant(scale, lanes)
