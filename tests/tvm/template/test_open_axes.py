@@ -74,8 +74,14 @@ def test_a_call_computes_its_part_alone(name):
     spec, axes = CASES[name]
     builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
     space = builder.space
-    drawn = space.sample(6, np.random.default_rng(0))
-    for config in [*space.first_guesses[:2].tolist(), *drawn.tolist()]:
+    drawn = space.sample(300, np.random.default_rng(0)).tolist()
+    # The first knobs, and where the input is read, choose the loops.
+    kinds = {
+        (knobs.get("algorithm"), knobs.get("product_input"), knobs.get("input")): config
+        for config in drawn
+        for knobs in [space.decode(config)]
+    }
+    for config in [*space.first_guesses[:2].tolist(), *drawn[:4], *kinds.values()]:
         with with_open_axes(OpenAxes(extent=WHOLE, extents=dict.fromkeys(axes, WHOLE))):
             program = builder.program(config)
         function, is_open = with_extent(program.function)

@@ -223,10 +223,17 @@ class PanelInput(SplitInput):
     Attributes:
         image: The image of the panel.
         start: The first pixel of the panel.
+        rows: The number of pixels of the panel, if it depends on the call.
     """
 
     image: Expr = 0
     start: Expr = 0
+    rows: Expr | None = None
+
+    @property
+    def _row_extents(self) -> tuple[Expr, int, int, Expr]:
+        images, blocks, planes, rows = super()._row_extents
+        return images, blocks, planes, rows if self.rows is None else self.rows
 
     def _each_row(self, count: Expr) -> Stmt:
         return emit.loop("row", count, self._make_row)
@@ -288,6 +295,8 @@ class PanelConvolution(SplitConvolution):
         columns = self.block.columns
         pixels = tile_tiling.panel_pixels(self.geometry, self.product, self.info, columns, parts)
         self.pixels = int(pixels)
+        if self._is_open:
+            self.pixels = math.ceil(self.pixels / columns) * columns
         size = (self.pixels, 1)
         panel = PanelInput(
             attrs.evolve(whole.geometry, batch=1, size=size, out=size),
@@ -300,12 +309,24 @@ class PanelConvolution(SplitConvolution):
 
     def _copy_and_compute(self) -> Stmt:
         width, batch = self.extents[1], extent_of(BATCH, self.geometry.batch)
-        panels = emit.divided(extent_of(ROWS, width), self.pixels)
-        extents = self.blocks, math.ceil(self.pixels / self.block.columns)
+        columns = self.block.columns
+        panels, across = math.ceil(width / self.pixels), math.ceil(self.pixels / columns)
+        called = extent_of(ROWS, width)
+        if self._is_open:
+            # Threads share the pixels of a call, which may be fewer than those of a panel.
+            total = emit.divided(called, columns)
+            most = tirx.max(emit.divided(total, across), tirx.min(total, self.info.cores))
+            across = tirx.floordiv(total + most - 1, most)
+            panels = tirx.floordiv(total + across - 1, across)
+        extents = self.blocks, across
 
         def panel(index: Expr) -> Stmt:
             self.input.image, number = emit.split(index, (batch, panels))
             self.input.start = emit.tile_start(number, self.pixels, width)
+            if self._is_open:
+                pixels = across * columns
+                self.input.start = tirx.max(tirx.min(number * pixels, width - pixels), 0)
+                self.input.rows = tirx.max(tirx.min(pixels, called - self.input.start), 0)
             blocks = self._blocks(math.prod(extents), position)
             body = emit.sequence([self.input.make_copy(), self._alias, blocks])
             return emit.allocate([self.input.copy_buffer, self.input.finite], body)
@@ -316,10 +337,17 @@ class PanelConvolution(SplitConvolution):
             else:
                 number, channel = emit.split(index, extents[::-1])
             at = self._position([self.input.image, 0, 0], channel)
-            first = emit.tile_start(number, self.block.columns, self.pixels)
-            return True, attrs.evolve(at, x=self.input.start + first)
+            first = self.input.start + emit.tile_start(number, columns, self.pixels)
+            if self._is_open:
+                first = tirx.min(first, width - columns)
+            return True, attrs.evolve(at, x=first)
 
         return emit.parallel("panel", batch * panels, panel)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether a call may compute a part of the pixels."""
+        return not isinstance(extent_of(ROWS, self.extents[1]), int)
 
     def _image(self, n: Expr, part: int) -> Expr:
         del n
