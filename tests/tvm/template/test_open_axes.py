@@ -84,6 +84,7 @@ def test_a_call_computes_its_part_alone(name):
     for config in [*space.first_guesses[:2].tolist(), *drawn[:4], *kinds.values()]:
         with with_open_axes(OpenAxes(extent=WHOLE, extents=dict.fromkeys(axes, WHOLE))):
             program = builder.program(config)
+        assert len(with_extent(program.function, WHOLE)[0].params) == len(program.function.params)
         function, is_open = with_extent(program.function)
         # Some algorithms of convolutions compute all images.
         assert is_open or axes == (BATCH,)
@@ -119,3 +120,16 @@ def test_a_call_computes_its_part_alone(name):
                 slice(extent + 128, None) if size == WHOLE else slice(None) for size in buffer[0]
             ]
             assert not is_open or (got[tuple(rest)] == 7).all()
+
+
+def test_a_fixed_extent_computes_all():
+    spec, axes = CASES["dense"]
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
+    with with_open_axes(OpenAxes(extent=WHOLE, extents=dict.fromkeys(axes, WHOLE))):
+        program = builder.program(builder.space.first_guesses[0].tolist())
+    function, is_open = with_extent(program.function, WHOLE)
+    compiled = compile_function(function, tvm_target(NATIVE), plain_loops=True)
+    got = outputs(compiled, program.inputs, program.output_buffers[0])
+    [wanted], tolerance = builder.reference()
+    assert not is_open
+    assert np.abs(program.unpack([got])[0] - wanted).max() <= tolerance * np.abs(wanted).max()

@@ -66,9 +66,14 @@ def called_extent() -> Expr:
     return tirx.call_pure_extern("int32", _NAME)
 
 
-def with_extent(function: tirx.PrimFunc) -> tuple[tirx.PrimFunc, bool]:
-    """Let a function take the extent of a call as its last parameter, if it has open axes."""
-    parameter = tirx.Var("extent", "int32")
+def with_extent(function: tirx.PrimFunc, fixed: int = 0) -> tuple[tirx.PrimFunc, bool]:
+    """Let a function take the extent of a call as its last parameter, if it has open axes.
+
+    Args:
+        function: The function.
+        fixed: The extent of all calls, which then is no parameter; 0 if calls differ.
+    """
+    parameter = tirx.IntImm("int32", fixed) if fixed else tirx.Var("extent", "int32")
     calls: list[Expr] = []
 
     def replaced(call: tirx.Call) -> Expr:
@@ -78,7 +83,7 @@ def with_extent(function: tirx.PrimFunc) -> tuple[tirx.PrimFunc, bool]:
         return parameter
 
     body = structural_map(function.body, (tvm.ir.Call, replaced))
-    if not calls:
-        return function, False
+    if fixed or not calls:
+        return function.with_body(body), False
     extended = tirx.PrimFunc([*function.params, parameter], body, function.ret_type)
     return extended.with_attrs(dict(function.attrs)), True

@@ -280,7 +280,9 @@ def _call_sequence(
         for name, function in scheduled.items():
             axes = axes_of.get(id(whole[name]), ())
             ended = end_loops(function, axes, dimension.extent)
-            scheduled[name], is_open = open_axes.with_extent(ended)
+            # The caller of a network that is not open names no extent that kernels may use.
+            fixed = dimension.extent if opened is None else 0
+            scheduled[name], is_open = open_axes.with_extent(ended, fixed)
             takes_extent |= {name} if is_open else set()
     pool = ThreadPoolExecutor(1)
     archive = pool.submit(_object_files, scheduled, target, pool)
@@ -292,7 +294,7 @@ def _call_sequence(
         sequence=sequence,
         loops={name: parallel_extents(function) for name, function in scheduled.items()},
         takes_extent=frozenset(takes_extent),
-        extent=0 if dimension is None else dimension.extent,
+        extent=0 if dimension is None or opened is None else dimension.extent,
     )
     unscheduled = frozenset(name for name, func in scheduled.items() if not is_scheduled(func))
     return CompiledNetwork(
