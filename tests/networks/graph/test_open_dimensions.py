@@ -61,6 +61,26 @@ def images():
     return Images(), (torch.randn(3, 3, 12, 12),)
 
 
+class Speech(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv1d(20, 32, 3, padding=1)
+        self.halved = torch.nn.Conv1d(32, 32, 3, stride=2, padding=1)
+        self.near = torch.nn.Conv1d(32, 32, 5, padding=2, groups=32)
+        self.parts, self.last = torch.nn.Linear(32, 96), torch.nn.Linear(32, 7)
+
+    def forward(self, x):
+        x = F.gelu(self.near(F.gelu(self.halved(F.gelu(self.first(x)))))).transpose(1, 2)
+        parts = self.parts(x).unflatten(-1, (6, 16)).transpose(1, 2).chunk(3, 1)
+        x = x + F.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2)
+        return self.last(x), x.mean(1)
+
+
+def speech():
+    torch.manual_seed(0)
+    return Speech(), (torch.randn(1, 20, 40),)
+
+
 class Shifted(torch.nn.Module):
     def forward(self, x):
         return torch.cumsum(x, 1) + F.pad(x[:, :-1], (0, 0, 1, 0))
@@ -112,6 +132,22 @@ def test_a_call_computes_its_own_length(file, delivery_into, target, tmp_path):
         mask = (rng.random((1, extent)) < 0.8).astype(np.float32)
         mask[0, 0] = 1.0
         check(source, network, extent, [x, mask])
+
+
+@pytest.mark.full
+def test_a_call_without_a_mask_computes_its_own_length(file, delivery_into, target, tmp_path):
+    length = Buckets(range=(1, 200), sizes=(5, 60, 200), name="length")
+    source = source_of(file, "speech", x=(1, 20, length))
+    checked = source.check(target, 2, None)
+    assert "padding" not in checked["summary"]
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert {bucket["is_open"] for bucket in buckets} == {True}
+    network = chameleon_networks.load(tmp_path / "network", threads=2)
+    assert network.outputs[0].shape == (1, "(length+1) // 2", 7)
+    rng = np.random.default_rng(0)
+    for extent in (1, 2, 3, 4, 5, 17, 32, 58, 59, 61, 125, 198, 199, 200):
+        network(np.full((1, 20, 200), np.nan, np.float32))
+        check(source, network, extent, [rng.standard_normal((1, 20, extent)).astype(np.float32)])
 
 
 @pytest.mark.full

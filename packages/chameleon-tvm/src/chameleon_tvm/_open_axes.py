@@ -9,29 +9,75 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import attrs
 
+from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Expr
 from chameleon_tvm._late_tvm import structural_map, tirx, tvm
 
-BATCH, ROWS, QUERIES, KEYS = "batch", "rows", "queries", "keys"
-"""Axes of operators that may be open: samples, rows of a dense layer, tokens of attention."""
+BATCH, QUERIES, KEYS = "batch", "queries", "keys"
+"""Axes of operators that may be open: samples, and tokens of attention."""
+
+HEIGHT, WIDTH, INPUT_HEIGHT, INPUT_WIDTH = "height", "width", "input height", "input width"
+"""Axes of a convolution's output and input that may be open. The rows of a dense layer are the
+width of an image."""
 
 _NAME = "chameleon_extent"
+
+_OVERHANG = 8
+"""Number of elements after the border that Winograd's tiles may read."""
+
+
+@attrs.frozen(kw_only=True)
+class OpenAxis:
+    """An axis whose extent follows from the number that a call gives, such as a length.
+
+    Attributes:
+        extent: The extent for which a function is compiled.
+        steps: Pairs (a, s) that give the extent of a call: n becomes (n + a) // s, one after the
+            other. A convolution with stride s has such a pair.
+        factor: The extent is so many times the result.
+        border: Number of elements after those of a call that a function reads as zeros.
+    """
+
+    extent: int
+    steps: tuple[tuple[int, int], ...] = ()
+    factor: int = 1
+    border: int = 0
+
+    def of(self, number: Any) -> Any:
+        """The extent for a number, an int or an expression, without the border."""
+        for more, stride in self.steps:
+            number = (number + more) // stride
+        return number * self.factor if self.factor > 1 else number
 
 
 @attrs.frozen(kw_only=True)
 class OpenAxes:
-    """The open axes of an operator, whose extents are multiples of one number, such as a length.
+    """The open axes of an operator, by name."""
 
-    Attributes:
-        extent: The number for which a function is compiled.
-        extents: The extents of the axes, by name.
+    axes: Mapping[str, OpenAxis] = {}
+
+
+def image_axes(spec: Any, number: int, axis: OpenAxis) -> tuple[dict[str, OpenAxis], OpenAxis]:
+    """The open axes of a convolution, and that of its output.
+
+    Args:
+        spec: The ``ConvolutionSpec``.
+        number: The number of the open spatial axis, from the first one on.
+        axis: This axis of the input.
     """
-
-    extent: int = 1
-    extents: Mapping[str, int] = {}
+    before, after = spec.pads[number], spec.pads[number + spec.rank]
+    stride, covered = spec.strides[number], spec.dilated_kernel[number]
+    own = before + after - covered + stride, stride
+    steps = axis.steps if own == (0, 1) else (*axis.steps, own)
+    output = OpenAxis(extent=spec.output_shape[number + 2], steps=steps)
+    border = after + (_OVERHANG if spec.rank > 1 and covered > 1 else 0)
+    names = (HEIGHT, INPUT_HEIGHT), (WIDTH, INPUT_WIDTH)
+    out, data = names[number - spec.rank + len(names)]
+    return {out: output, data: attrs.evolve(axis, border=border)}, output
 
 
 _NONE = OpenAxes()
@@ -54,11 +100,44 @@ def current_axes() -> OpenAxes:
 
 
 def extent_of(axis: str, extent: int) -> Expr:
-    """The number of elements of an axis that a call computes; an int if the axis is not open."""
-    axes = _OPEN.get()
-    if axes.extents.get(axis) != extent:
+    """The number of elements of an axis that a call computes; an int if the axis is not open.
+
+    With a border, it may be larger than ``extent``.
+    """
+    own = _OPEN.get().axes.get(axis)
+    if own is None or own.extent != extent:
         return extent
-    return called_extent() * (extent // axes.extent)
+    return own.of(called_extent()) + own.border
+
+
+def with_zeros(function: tirx.PrimFunc, axes: Mapping[str, int]) -> tirx.PrimFunc:
+    """Let a function begin with zeros after the elements of a call that its first parameter has.
+
+    Args:
+        function: The function.
+        axes: The axes of its first parameter, by name.
+    """
+    opened = _OPEN.get().axes
+    [data, *_] = function.params
+    shape = [int(extent) for extent in data.shape]
+    zeros = []
+    for name, place in axes.items():
+        own = opened.get(name)
+        if own is None or not own.border:
+            continue
+        start = own.of(called_extent())
+        ends = dict(zip("abcdefg", shape, strict=False))
+        ends["abcdefg"[place]] = tirx.max(tirx.min(own.border, own.extent - start), 0)
+
+        def zero(*at: Expr, place: int = place, start: Expr = start) -> Any:
+            index = [*at]
+            index[place] += start
+            return tirx.BufferStore(data, tirx.const(0, str(data.dtype)), index)
+
+        zeros.append(emit.loops(ends, zero))
+    if not zeros:
+        return function
+    return function.with_body(emit.sequence([*zeros, function.body]))
 
 
 def called_extent() -> Expr:

@@ -236,11 +236,14 @@ class Buckets:
 
     def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
         """The parts of the outputs that belong to inputs of these shapes; see ``PaddedCall``."""
-        return [
-            (number, axis, factor * _extent(dimension, shapes))
+        cuts = [
+            (number, axis, factor * after(steps, _extent(dimension, shapes)))
             for dimension in self._manifest["dimensions"]
-            for number, axis, factor in dimension["outputs"]
+            for number, axis, factor, *steps in dimension["outputs"]
         ]
+        if any(extent < 1 for _, _, extent in cuts):
+            raise ValueError(f"{self._shapes_text(shapes)} is too small, since outputs are empty")
+        return cuts
 
     def _sentence(self, bucket: Manifest, shapes: Shapes) -> str:
         padded = []
@@ -260,6 +263,13 @@ class Buckets:
 def _extent(dimension: Manifest, shapes: Shapes) -> int:
     number, axis, _ = dimension["axes"][0]
     extent: int = shapes[number][axis]
+    return extent
+
+
+def after(steps: Sequence[Sequence[int]], extent: int) -> int:
+    """The extent of an output that follows from a dimension: (n + more) // stride for each step."""
+    for more, stride in steps:
+        extent = (extent + more) // stride
     return extent
 
 

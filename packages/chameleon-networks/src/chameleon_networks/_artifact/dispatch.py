@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
 
-from chameleon_networks._artifact.buckets import Buckets
+from chameleon_networks._artifact.buckets import Buckets, after
 from chameleon_networks._artifact.load import Manifest
 from chameleon_networks._artifact.writer import signature_of
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._importers.imported_network import BucketedNetwork
+from chameleon_networks._importers.imported_network import BucketedNetwork, Steps
 from chameleon_networks._shapes import Dimension
 
 BucketSignature = tuple[str, Sequence[int], Manifest]
@@ -33,7 +33,7 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]
                 "name": str(dimension),
                 "buckets": list(dimension.buckets),
                 "axes": [[names.index(a.input), a.axis, a.pad] for a in dimension.axes],
-                "outputs": _multiples(index, buckets),
+                "outputs": _outputs(index, buckets, bucketed.output_steps),
             }
             for index, dimension in enumerate(bucketed.dimensions)
         ],
@@ -67,23 +67,32 @@ def uncompiled_buckets(bucketed: BucketedNetwork) -> Buckets:
     return Buckets(dispatch_table(bucketed, described), nothing)
 
 
-def _multiples(dimension: int, buckets: Sequence[BucketSignature]) -> list[list[int]]:
-    """Rows (output, axis, factor): output axes that are multiples of a dimension in each bucket."""
+def _outputs(
+    dimension: int, buckets: Sequence[BucketSignature], steps: Collection[Steps]
+) -> list[list[Any]]:
+    """Rows for the output axes that follow from a dimension in each bucket.
+
+    A row has the output, the axis, a factor, and the steps from the dimension's extent to that of
+    the axis: pairs (a, s), by which n becomes (n + a) // s.
+    """
     extents = [own[dimension] for _, own, _ in buckets]
     outputs = [_shapes(signature["outputs"]) for _, _, signature in buckets]
     if len(set(extents)) == 1:
         return []
-    multiples = []
+    rows: list[list[Any]] = []
     for index, shape in enumerate(outputs[0]):
         others = [shapes[index] for shapes in outputs]
         if any(len(other) != len(shape) for other in others):
             continue
         for axis, first in enumerate(shape):
+            sizes = [other[axis] for other in others]
             factor = first // extents[0]
-            wanted = [factor * extent for extent in extents]
-            if factor and [other[axis] for other in others] == wanted:
-                multiples.append([index, axis, factor])
-    return multiples
+            if factor and sizes == [factor * extent for extent in extents]:
+                rows.append([index, axis, factor])
+                continue
+            fitting = (own for own in steps if sizes == [after(own, e) for e in extents])
+            rows += [[index, axis, 1, *map(list, own)] for own in [*fitting][:1]]
+    return rows
 
 
 @attrs.frozen(kw_only=True)

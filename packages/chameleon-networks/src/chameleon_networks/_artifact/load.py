@@ -706,7 +706,8 @@ def _has_axes(bucket: Manifest, dimensions: list[Manifest]) -> bool:
     """Whether a bucket's tensors have all axes that the dimensions of the manifest name."""
     return all(
         has_form(row[:2], [int])
-        and len(row) == ROW
+        and len(row) >= ROW
+        and all(has_form(step, [int]) and len(step) > 1 and step[1] > 0 for step in row[ROW:])
         and 0 <= row[0] < len(bucket[key])
         and 0 <= row[1] < len(bucket[key][row[0]])
         for dimension in dimensions

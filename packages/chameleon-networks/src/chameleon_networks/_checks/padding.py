@@ -31,7 +31,6 @@ WAY_OUT = (
 
 def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
     """Check with the framework that padding keeps outputs, with a sentence that says so."""
-    _check_pads(bucketed)
     tests = all_padding_tests(bucketed)
     with contextlib.ExitStack() as stack:
         known: dict[tuple[int, ...], NetworkProcess] = {}
@@ -134,8 +133,12 @@ def _reference(bucketed: BucketedNetwork, extents: tuple[int, ...], threads: int
         ) from error
 
 
-def _check_pads(bucketed: BucketedNetwork) -> None:
-    """Check that the dtype of each input can represent the value that the input is padded with."""
+def check_pads(bucketed: BucketedNetwork) -> None:
+    """Check that the dtype of each input can represent the value that the input is padded with.
+
+    Raises:
+        ConfigError: A number cannot be represented.
+    """
     if not any(dimension.padded for dimension in bucketed.dimensions):
         return
     samples = bucketed.networks[0][1].samples(np.random.default_rng(0))

@@ -15,6 +15,7 @@ import attrs
 import chameleon_tvm
 import numpy as np
 import structlog
+from chameleon_core.plugin_api import ConfigError
 from chameleon_system.api import (
     cache_key,
     cache_path,
@@ -54,8 +55,9 @@ from chameleon_networks._compile.open_dimension import (
     NotOpenError,
     OpenDimension,
     OpenFunction,
+    OpenOperators,
+    OtherCall,
     end_loops,
-    open_operators,
 )
 from chameleon_networks._compile.prepared_networks import Prepared
 from chameleon_networks._compile.scans import lower_scans
@@ -259,7 +261,7 @@ def _call_sequence(
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
     opened = None if dimension is None else _open_functions(dimension, sequence, functions)
     functions |= {name: own.function for name, own in (opened or {}).items()}
-    axes_of = {id(own.function): own.axes for own in (opened or {}).values()}
+    opened_by_id = {id(own.function): own for own in (opened or {}).values()}
     sequence, functions = gather_channels(sequence, functions)
     sequence, functions = elide_copies(sequence, functions)
     sequence, functions = place_state(sequence, functions)
@@ -278,8 +280,8 @@ def _call_sequence(
     takes_extent: set[str] = set()
     if dimension is not None:
         for name, function in scheduled.items():
-            axes = axes_of.get(id(whole[name]), ())
-            ended = end_loops(function, axes, dimension.extent)
+            own = opened_by_id.get(id(whole[name]))
+            ended = function if own is None else end_loops(function, own)
             # The caller of a network that is not open names no extent that kernels may use.
             fixed = dimension.extent if opened is None else 0
             scheduled[name], is_open = open_axes.with_extent(ended, fixed)
@@ -315,6 +317,12 @@ def _open_functions(
     try:
         return dimension.functions(sequence, functions, tuned)
     except NotOpenError as reason:
+        if dimension.needed:
+            raise ConfigError(
+                f"kernels for inputs of {dimension.extent} compute more than a call, because "
+                f"{reason}",
+                hint="Use `buckets` without `pad` instead of a range.",
+            ) from reason
         log.info("network_not_open", extent=dimension.extent, reason=str(reason))
         return None
 
@@ -334,14 +342,16 @@ def open_dimension(
         NotStaticError: The network is no sequence of kernel calls.
     """
     (_, fusions), (_, others) = prepared, other
-    operators = open_operators(fusions, others, *sizes)
+    known = OpenOperators({sizes: open_axes.OpenAxis(extent=sizes[0])})
+    operators = known.of(fusions, others)
     sequences = [_placeholder_sequence(*network, target) for network in (prepared, other)]
-    shapes = [
-        [tensor.shape for tensor in call.arguments]
-        for call in sequences[1][0].calls
-        if call.kernel not in sequences[1][2]
+    sequence, functions, tuned = sequences[1]
+    calls = [
+        OtherCall(function=functions[call.kernel], arguments=call.arguments)
+        for call in sequence.calls
+        if call.kernel not in tuned
     ]
-    dimension = OpenDimension(extent=sizes[0], other=sizes[1], operators=operators, shapes=shapes)
+    dimension = OpenDimension(extent=sizes[0], axes=known.axes, operators=operators, others=calls)
     dimension.functions(*sequences[0])
     return dimension
 

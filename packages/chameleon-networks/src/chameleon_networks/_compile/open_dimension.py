@@ -13,7 +13,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import (
+    HALVES,
     AttentionSpec,
     ConvolutionSpec,
     DenseSpec,
@@ -22,7 +24,7 @@ from chameleon_tvm.api import (
     tirx,
 )
 from tvm_ffi import structural_equal
-from tvm_ffi.structural import structural_walk
+from tvm_ffi.structural import structural_mutate, structural_visit, structural_walk
 
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor
 from chameleon_networks._graph.fusion_groups import FusionGroup
@@ -33,8 +35,18 @@ Axes = tuple[int, ...]
 Shapes = Sequence[tuple[int, ...]]
 
 
+Pair = tuple[int, int]
+"""An extent in two networks that differ in one size."""
+
 _SPATIAL = 0
 """The kind of TVM's block variables that no reduction is over."""
+
+
+_LOAD, _NUMBER = tvm.ir.expr.TensorLoad, (tirx.IntImm, tirx.FloatImm)
+"""Kinds of expressions: elements of arrays, and numbers."""
+
+_ROUNDING = 1e-6
+"""The relative error of a float32 number, beside that of 1."""
 
 
 class NotOpenError(Exception):
@@ -48,10 +60,25 @@ class OpenFunction:
     Attributes:
         function: The function. Sums over an open axis add nothing after the part.
         axes: The open axes of each parameter.
+        axis: The extent of these axes.
     """
 
     function: Function
     axes: Sequence[Axes]
+    axis: open_axes.OpenAxis
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class OtherCall:
+    """A call of a function that is no tuned kernel, in the network with the other size.
+
+    Attributes:
+        function: The function.
+        arguments: The call's tensors.
+    """
+
+    function: Function
+    arguments: Sequence[Tensor]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -60,16 +87,17 @@ class OpenDimension:
 
     Attributes:
         extent: The size for which the network is compiled.
-        other: The size of the other network.
+        axes: The extents that differ between the two networks, and how each follows from the size.
         operators: The open axes of each fusion group's operator, by the group's last variable.
-        shapes: For each call of a function that is no tuned kernel, in order, the shapes of its
-            arguments in the other network.
+        others: The calls of functions that are no tuned kernels in the other network, in order.
+        needed: Whether outputs are wrong if calls compute more than their part.
     """
 
     extent: int
-    other: int
+    axes: Mapping[Pair, open_axes.OpenAxis]
     operators: Mapping[Any, open_axes.OpenAxes]
-    shapes: Sequence[Shapes]
+    others: Sequence[OtherCall]
+    needed: bool = False
 
     def axes_of(self, fusion: FusionGroup) -> open_axes.OpenAxes:
         """The open axes of a fusion group's operator."""
@@ -84,104 +112,224 @@ class OpenDimension:
             NotOpenError: A function mixes the elements of an open axis.
         """
         calls = [call for call in sequence.calls if call.kernel not in tuned]
-        if len(calls) != len(self.shapes):
+        if len(calls) != len(self.others):
             raise NotOpenError("it has other kernels for another size")
-        axes: dict[str, list[Axes]] = {}
-        found: dict[str, OpenFunction] = {}
-        for call, shapes in zip(calls, self.shapes, strict=True):
-            name, function = call.kernel, functions[call.kernel]
-            pairs = zip(call.arguments, shapes, strict=True)
-            own = [self._open_axes(tensor, other) for tensor, other in pairs]
-            if axes.setdefault(name, own) != own:
+        known: dict[str, OpenFunction | None] = {}
+        for call, other in zip(calls, self.others, strict=True):
+            name = call.kernel
+            opened = self._open_function(functions[name], call, other)
+            before = known.setdefault(name, opened)
+            if (before and (before.axes, before.axis)) != (opened and (opened.axes, opened.axis)):
                 raise NotOpenError(f"{name} is called with open axes and without")
-            if any(own):
-                by_buffer = dict(zip(function.params, own, strict=True))
-                rows = _Rows(function, call, by_buffer)
-                found[name] = OpenFunction(function=rows.checked(), axes=own)
-        return found
+        return {name: opened for name, opened in known.items() if opened is not None}
 
-    def _open_axes(self, tensor: Tensor, other: tuple[int, ...]) -> Axes:
-        """The axes of a tensor that have the size of the call."""
-        own = tensor.shape
-        if len(own) != len(other):
-            raise NotOpenError("a tensor has another rank for another size")
-        pairs = enumerate(zip(own, other, strict=True))
-        differ = {axis: pair for axis, pair in pairs if len({*pair}) > 1}
-        if not {*differ.values()} <= {(self.extent, self.other)}:
-            raise NotOpenError(f"a tensor of the shape {list(own)} has a multiple of the size")
-        return tuple(differ)
+    def _open_function(
+        self, function: Function, call: Call, other: OtherCall
+    ) -> OpenFunction | None:
+        """A function with open axes or numbers that follow from them; None for any other."""
+        pairs = [*zip(call.arguments, other.arguments, strict=True)]
+        for mine, theirs in pairs:
+            _check_constant(mine.storage.constant, theirs.storage.constant)
+        axes = [_differing_axes(mine.shape, theirs.shape) for mine, theirs in pairs]
+        sizes = {self._known(pair) for own in axes for pair in own.values()}
+        if len(sizes) > 1:
+            raise NotOpenError(f"{call.kernel} has axes of several open sizes")
+        scaled = _with_called_numbers(function, other.function, self.axes)
+        if not sizes:
+            whole = open_axes.OpenAxis(extent=self.extent)
+            unchanged = scaled.same_as(function)
+            return None if unchanged else OpenFunction(function=scaled, axes=(), axis=whole)
+        opened = [tuple(own) for own in axes]
+        [axis] = sizes
+        rows = _Rows(scaled, call, dict(zip(function.params, opened, strict=True)), axis)
+        return OpenFunction(function=rows.checked(), axes=opened, axis=axis)
+
+    def _known(self, pair: Pair) -> open_axes.OpenAxis:
+        if pair not in self.axes:
+            raise NotOpenError(
+                f"a tensor has an axis of {pair[0]} and of {pair[1]} for other sizes"
+            )
+        return self.axes[pair]
 
 
-def open_operators(
-    groups: Sequence[FusionGroup], others: Sequence[FusionGroup], extent: int, other: int
-) -> dict[Any, open_axes.OpenAxes]:
-    """The open axes of the operators of a network, by the last variables of its fusion groups.
+def _differing_axes(mine: Sequence[int], theirs: Sequence[int]) -> dict[int, Pair]:
+    """The axes of a tensor whose extents differ, with both extents."""
+    if len(mine) != len(theirs):
+        raise NotOpenError("a tensor has another rank for another size")
+    pairs = enumerate(zip(mine, theirs, strict=True))
+    return {axis: pair for axis, pair in pairs if pair[0] != pair[1]}
+
+
+def _check_constant(mine: Any, theirs: Any) -> None:
+    """Check that a constant for the smaller size is the beginning of that for the larger size."""
+    if mine is theirs:
+        return
+    same = mine is not None and theirs is not None and mine.ndim == theirs.ndim
+    if same:
+        both = tuple(map(slice, np.minimum(mine.shape, theirs.shape)))
+        same = mine[both].tobytes() == theirs[both].tobytes()
+    if not same:
+        raise NotOpenError("a constant has other values for another size")
+
+
+@attrs.frozen(eq=False)
+class OpenOperators:
+    """Finds the open axes of the operators of a network, in the order of its fusion groups.
+
+    Attributes:
+        axes: The extents that differ between two networks, and how each follows from the size.
+    """
+
+    axes: dict[Pair, open_axes.OpenAxis]
+
+    def of(
+        self, groups: Sequence[FusionGroup], others: Sequence[FusionGroup]
+    ) -> dict[Any, open_axes.OpenAxes]:
+        """The open axes of operators, by the last variables of their fusion groups.
+
+        Args:
+            groups: The fusion groups of the network.
+            others: Those of the network with another size.
+
+        Raises:
+            NotOpenError: An operator sums over an open axis, or moves elements along it.
+        """
+        if len(groups) != len(others):
+            raise NotOpenError("it has other operators for another size")
+        operators = {}
+        for group, other in zip(groups, others, strict=True):
+            for mine, theirs in zip(group.constants.arrays, other.constants.arrays, strict=True):
+                _check_constant(mine, theirs)
+            axes = self._axes_of(group, other)
+            operators[group.last] = open_axes.OpenAxes(axes=axes)
+        return operators
+
+    def _axes_of(self, group: FusionGroup, other: FusionGroup) -> Mapping[str, open_axes.OpenAxis]:
+        spec, mine, theirs = group.spec, group.spec.arguments(), other.spec.arguments()
+        names = {name for name in mine | theirs if mine.get(name) != theirs.get(name)}
+        if not names:
+            return {}
+        if isinstance(spec, AttentionSpec) and names <= {"query", "key", "value", "mask"}:
+            return self._of_attention(mine, theirs)
+        if not isinstance(spec, DenseSpec | ConvolutionSpec) or names != {"input"}:
+            raise NotOpenError(f"{spec.kind} {spec.sizes} differs in {', '.join(sorted(names))}")
+        differing = _differing_axes(spec.input, theirs["input"])
+        if set(differing) != {0}:
+            return self._of_image(spec, other.spec, differing)
+        pairs = zip(shape_of(group.inputs[0]), shape_of(other.inputs[0]), strict=True)
+        pair = next((pair for pair in pairs if pair != (1, 1)), (1, 1))
+        # Rows of earlier axes would lie behind those of a smaller call.
+        if pair not in self.axes:
+            return {}
+        axis = self.axes[pair]
+        factor = spec.input[0] // axis.extent
+        if (factor * pair[0], factor * pair[1]) != differing[0]:
+            raise NotOpenError(f"{spec.kind} {spec.sizes} has a number of rows that is no multiple")
+        rows = attrs.evolve(axis, extent=spec.input[0], factor=factor)
+        if isinstance(spec, DenseSpec):
+            return {open_axes.WIDTH: rows, open_axes.INPUT_WIDTH: rows}
+        return {open_axes.BATCH: rows}
+
+    def _of_image(
+        self, spec: DenseSpec | ConvolutionSpec, other: Any, differing: Mapping[int, Pair]
+    ) -> Mapping[str, open_axes.OpenAxis]:
+        """The open height or width of a convolution; that of its output becomes known."""
+        image = isinstance(spec, ConvolutionSpec) and spec.dtype in {FLOAT32, *HALVES}
+        if not image or not differing.keys() <= {*range(2, len(spec.input))[-2:]}:
+            raise NotOpenError(f"{spec.kind} {spec.sizes} moves numbers along an open axis")
+        axes: dict[str, open_axes.OpenAxis] = {}
+        for place, pair in differing.items():
+            if pair not in self.axes:
+                raise NotOpenError(f"{spec.kind} {spec.sizes} has an unknown size")
+            own, output = open_axes.image_axes(spec, place - 2, self.axes[pair])
+            axes |= own
+            outputs = output.extent, other.output_shape[place]
+            if self.axes.setdefault(outputs, output) != output:
+                raise NotOpenError(f"{spec.kind} {spec.sizes} has a size that others round")
+        return axes
+
+    def _of_attention(
+        self, mine: Mapping[str, Any], theirs: Mapping[str, Any]
+    ) -> Mapping[str, open_axes.OpenAxis]:
+        places = {
+            open_axes.BATCH: ("query", 0),
+            open_axes.QUERIES: ("query", 2),
+            open_axes.KEYS: ("key", 2),
+        }
+        axes: dict[str, open_axes.OpenAxis] = {}
+        for name, (field, place) in places.items():
+            pair = mine[field][place], theirs[field][place]
+            if pair[0] == pair[1]:
+                continue
+            if pair not in self.axes:
+                raise NotOpenError("attention has other elements along an open axis")
+            axes[name] = self.axes[pair]
+        return axes
+
+
+def _with_called_numbers(
+    function: Function, other: Function, axes: Mapping[Pair, open_axes.OpenAxis]
+) -> Function:
+    """A function in which numbers that follow from an open size follow from the call's size.
+
+    A mean divides by such a number. Numbers in indices are left as they are.
 
     Args:
-        groups: The fusion groups of the network with the size ``extent``.
-        others: Those of the network with the size ``other``.
-
-    Raises:
-        NotOpenError: An operator sums over an open axis, or moves elements along it.
+        function: The function.
+        other: The same function of the network with another size.
+        axes: The extents that differ between the two networks.
     """
-    if len(groups) != len(others):
-        raise NotOpenError("it has other operators for another size")
-    operators = {}
-    for group, smaller in zip(groups, others, strict=True):
-        extents = _open_extents(group, smaller, (extent, other))
-        operators[group.last] = open_axes.OpenAxes(extent=extent, extents=extents)
-    return operators
+    mine, theirs = map(_numbers_of, (function, other))
+    if len(mine) != len(theirs):
+        raise NotOpenError("a function has other code for another size")
+    replaced: dict[tuple[type, float], Any] = {}
+    for number, another in zip(mine, theirs, strict=True):
+        own = type(number), number.value
+        value = None if number.value == another.value else _called_number(number, another, axes)
+        if replaced.setdefault(own, value) is not value and not structural_equal(
+            replaced[own], value
+        ):
+            raise NotOpenError(f"a function has the number {number.value} twice")
+    if not any(value is not None for value in replaced.values()):
+        return function
+
+    def called(number: Any, _: Any) -> Any:
+        value = replaced.get((type(number), number.value))
+        return number if value is None else value
+
+    kinds = (_LOAD, lambda load, _: load), (_NUMBER, called)
+
+    def stored(store: Any) -> Any:
+        value = structural_mutate(store.value, kinds)
+        return tirx.BufferStore(store.buffer, value, store.indices)
+
+    return function.with_body(structural_map(function.body, (tirx.BufferStore, stored)))
 
 
-def _open_extents(
-    group: FusionGroup, other: FusionGroup, sizes: tuple[int, int]
-) -> Mapping[str, int]:
-    mine, theirs = group.spec.arguments(), other.spec.arguments()
-    names = {name for name in mine | theirs if mine.get(name) != theirs.get(name)}
-    if not names:
-        return {}
-    spec = group.spec
-    if isinstance(spec, AttentionSpec) and names <= {"query", "key", "value", "mask"}:
-        return _open_attention(mine, theirs, sizes)
-    if not isinstance(spec, DenseSpec | ConvolutionSpec) or names != {"input"}:
-        raise NotOpenError(f"{spec.kind} {spec.sizes} differs in {', '.join(sorted(names))}")
-    shape = theirs["input"]
-    extents = spec.input[0], shape[0]
-    if spec.input[1:] != tuple(shape[1:]):
-        raise NotOpenError(f"{spec.kind} {spec.sizes} moves numbers along an open axis")
-    # Rows of earlier axes would lie behind those of a smaller call.
-    if not _is_outermost(group.inputs[0], other.inputs[0], sizes):
-        return {}
-    scaled = [number % size for number, size in zip(extents, sizes, strict=True)]
-    if any(scaled) or extents[0] * sizes[1] != extents[1] * sizes[0]:
-        raise NotOpenError(f"{spec.kind} {spec.sizes} has a number of rows that is no multiple")
-    axis = open_axes.ROWS if isinstance(spec, DenseSpec) else open_axes.BATCH
-    return {axis: extents[0]}
+def _numbers_of(function: Function) -> list[Any]:
+    """The numbers in what a function stores, without those in indices."""
+    numbers: list[Any] = []
+    kinds = (_LOAD, lambda *_: None), (_NUMBER, lambda number, _: numbers.append(number))
+    for store in _nodes(function.body, tirx.BufferStore):
+        structural_visit(store.value, kinds)
+    return numbers
 
 
-def _is_outermost(tensor: Any, other: Any, sizes: tuple[int, int]) -> bool:
-    """Whether the first axis of a tensor with several elements is the open one."""
-    pairs = zip(shape_of(tensor), shape_of(other), strict=True)
-    return next((pair for pair in pairs if pair != (1, 1)), None) == sizes
-
-
-def _open_attention(
-    mine: Mapping[str, Any], theirs: Mapping[str, Any], sizes: tuple[int, int]
-) -> Mapping[str, int]:
-    axes = {
-        open_axes.BATCH: ("query", 0),
-        open_axes.QUERIES: ("query", 2),
-        open_axes.KEYS: ("key", 2),
-    }
-    extents: dict[str, int] = {}
-    for name, (field, axis) in axes.items():
-        pair = mine[field][axis], theirs[field][axis]
-        if pair[0] == pair[1]:
-            continue
-        if pair != sizes:
-            raise NotOpenError("attention has other elements along an open axis")
-        extents[name] = pair[0]
-    return extents
+def _called_number(mine: Any, theirs: Any, axes: Mapping[Pair, open_axes.OpenAxis]) -> Any:
+    """The expression of a number that is an open size, close to one, or its inverse."""
+    kind, a, b = str(mine.ty), mine.value, theirs.value
+    called = [
+        (pair, tirx.Cast(kind, axis.of(open_axes.called_extent()))) for pair, axis in axes.items()
+    ]
+    for (own, other), size in called:
+        if (a, b) == (own, other):
+            return size
+        if isinstance(a, float) and np.allclose((a * own, b * other), 1.0, atol=_ROUNDING):
+            return tirx.FloatImm(kind, 1.0) / size
+    for (own, other), size in called:
+        if isinstance(a, int) and a - own == b - other:
+            return size + (a - own)
+    raise NotOpenError(f"a function has the number {a}, and {b} for another size")
 
 
 @attrs.define(eq=False)
@@ -191,11 +339,13 @@ class _Rows:
     Attributes:
         call: A call of the function.
         axes: The open axes of each buffer.
+        axis: Their extent.
     """
 
     function: Function
     call: Call
     axes: dict[Any, Axes]
+    axis: open_axes.OpenAxis
     _summed: set[Any] = attrs.field(factory=set)
 
     def checked(self) -> Function:
@@ -219,7 +369,7 @@ class _Rows:
         variable = next((v.var for v in block.iter_vars if v.var in self._summed), None)
         if variable is None:
             return block
-        part = variable < tirx.Cast(str(variable.ty), open_axes.called_extent())
+        part = variable < tirx.Cast(str(variable.ty), self.axis.of(open_axes.called_extent()))
 
         def ended(store: Any) -> Any:
             value = store.value
@@ -302,13 +452,14 @@ def _is_number(value: Any, number: int) -> bool:
     return isinstance(value, tirx.IntImm) and int(value) == number
 
 
-def end_loops(function: Function, axes: Sequence[Axes], extent: int) -> Function:
+def end_loops(function: Function, opened: OpenFunction) -> Function:
     """End the loops of a scheduled function at the extent of the call.
 
     A loop ends there if all that it stores is in an element of the open axis for each iteration.
     Other loops run to their ends, and compute rows that nobody reads.
     """
-    by_buffer = dict(zip(function.params, axes, strict=False))
+    extent, called = opened.axis.extent, opened.axis.of(open_axes.called_extent())
+    by_buffer = dict(zip(function.params, opened.axes, strict=False))
     ended: list[Any] = []
 
     def visit(loop: Any) -> None:
@@ -320,7 +471,7 @@ def end_loops(function: Function, axes: Sequence[Axes], extent: int) -> Function
     def shortened(loop: Any) -> Any:
         if not any(loop.loop_var.same_as(variable) for variable in ended):
             return loop
-        end = tirx.Cast(str(loop.loop_var.ty), open_axes.called_extent())
+        end = tirx.Cast(str(loop.loop_var.ty), called)
         fields = loop.kind, loop.body, loop.thread_binding, loop.annotations
         return tirx.For(loop.loop_var, loop.min, end, *fields)
 

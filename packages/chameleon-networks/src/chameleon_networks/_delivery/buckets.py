@@ -369,8 +369,11 @@ def _open_signature(table: Manifest, first: Manifest) -> Mapping[str, list[Manif
         name = dimension["name"]
         for number, axis, _ in dimension["axes"]:
             signature["inputs"][number]["shape"][axis] = name
-        for number, axis, factor in dimension["outputs"]:
+        for number, axis, factor, *steps in dimension["outputs"]:
             extent = name if factor == 1 else f"{factor} * {name}"
+            for more, stride in steps:
+                extent = f"({extent}{more:+})" if more else extent
+                extent = extent if stride == 1 else f"{extent} // {stride}"
             signature["outputs"][number]["shape"][axis] = extent
     return signature
 

@@ -15,7 +15,7 @@ from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetErr
 from chameleon_networks._artifact.buckets import Buckets, PaddedCall
 from chameleon_networks._artifact.dispatch import uncompiled_buckets
 from chameleon_networks._checks.check import Facts
-from chameleon_networks._checks.padding import check_padding
+from chameleon_networks._checks.padding import check_padding, check_pads
 from chameleon_networks._compile.compile import open_dimension
 from chameleon_networks._compile.open_dimension import NotOpenError, OpenDimension
 from chameleon_networks._compile.prepared_networks import prepared_network
@@ -38,10 +38,12 @@ class BucketedFrontend(Frontend):
     Attributes:
         networks: Pairs of a bucket and the frontend of the bucket's network, the smallest shapes
             first.
+        is_exact: Whether outputs are right only if calls compute their part of a bucket alone.
     """
 
     def __init__(self, network: BucketedNetwork) -> None:
         self.network = network
+        self.is_exact = False
         self.networks = [(bucket, NetworkFrontend(own)) for bucket, own in network.networks]
         for bucket, own in network.networks:
             own.bucket = BucketInputs(name=bucket.name, padded_call=self._padded_call)
@@ -83,10 +85,18 @@ class BucketedFrontend(Frontend):
         for _, network in self.networks:
             # They are known by the weights' digests, and all buckets have the same weights.
             network.network.cancellations = self._checked[-1][1].network.cancellations
-        padding = check_padding(self.network, threads) if earlier is None else earlier["padding"]
-        self.network.padding_checked = True
+        check_pads(self.network)
+        self.is_exact = earlier["exact"] if earlier else self._computes_parts(target)
+        if earlier is not None:
+            padding = earlier["padding"]
+        elif self.is_exact:
+            padding = ["a call computes its own size alone"]
+        else:
+            padding = check_padding(self.network, threads)
+        self.network.padding_checked = not self.is_exact
         return {
             "buckets": checks,
+            "exact": self.is_exact,
             "padding": padding,
             "summary": "; ".join([*_summaries(checks), *padding]),
         }
@@ -189,20 +199,31 @@ class BucketedFrontend(Frontend):
             return None
         return self.network.dimensions.index(several[0])
 
+    def _computes_parts(self, target: str) -> bool:
+        """Whether calls compute their part of each bucket alone, as far as known before tuning."""
+        number = self._open_number
+        return number is not None and all(
+            bucket.extents[number] == 1 or self._dimension(place, target) is not None
+            for place, (bucket, _) in enumerate(self.networks)
+        )
+
     def _dimension(self, place: int, target: str) -> OpenDimension | None:
         """The open dimension of the network at a place; None if a call computes all of it."""
         number = self._open_number
-        if number is None:
+        if number is None or self.networks[place][0].extents[number] == 1:
             return None
         other = place + 1 if place + 1 < len(self.networks) else place - 1
         pairs = [self.networks[place], self.networks[other]]
         own, theirs = (prepared_network(frontend.network) for _, frontend in pairs)
         extent, another = (bucket.extents[number] for bucket, _ in pairs)
         try:
-            return open_dimension(own, theirs, (extent, another), target)
+            dimension = open_dimension(own, theirs, (extent, another), target)
         except (NotOpenError, NotStaticError) as reason:
             log.info("network_not_open", extent=extent, reason=str(reason))
             return None
+        steps = {axis.steps for axis in dimension.axes.values()}
+        self.network.output_steps = tuple(sorted(steps.union(self.network.output_steps)))
+        return attrs.evolve(dimension, needed=self.is_exact)
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
         for place, (_, frontend) in enumerate(self.networks):

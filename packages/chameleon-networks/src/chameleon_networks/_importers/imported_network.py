@@ -31,6 +31,9 @@ from chameleon_networks._shapes import Bucket, bucket_with, buckets_of, dimensio
 from chameleon_networks._source_files import SourceFiles
 from chameleon_networks._source_location import ImportedGraph
 
+Steps = tuple[tuple[int, int], ...]
+"""How a size follows from another: pairs (a, s), by which n becomes (n + a) // s in turn."""
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class BucketInputs:
@@ -278,6 +281,7 @@ class BucketedNetwork:
         options: The argument ``options``.
         dimensions: The dimensions of the inputs that have several extents.
         padding_checked: Whether the framework has answered all tests of padding.
+        output_steps: How sizes of outputs may follow from an open dimension.
         networks: Pairs of a bucket and its network, the smallest shapes first.
     """
 
@@ -285,6 +289,7 @@ class BucketedNetwork:
         self.options = options
         self.dimensions = dimensions_of(options.shapes)
         self.padding_checked = False
+        self.output_steps: tuple[Steps, ...] = ()
         self._make = make
         self._known: dict[tuple[int, ...], ImportedNetwork] = {}
         self.networks = [

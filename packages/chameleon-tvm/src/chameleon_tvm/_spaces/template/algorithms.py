@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 import attrs
@@ -26,6 +27,7 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._instructions.base import Instruction
 from chameleon_tvm._instructions.emission import with_instructions
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._open_axes import with_zeros
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.base import Template
 from chameleon_tvm._spaces.template.geometry import Geometry
@@ -110,10 +112,15 @@ class Algorithm(ABC):
 
 
 class MultiAlgorithmTemplate(Template):
-    """A template with several algorithms; callers pass parameters of ``shapes``."""
+    """A template with several algorithms; callers pass parameters of ``shapes``.
+
+    Attributes:
+        axes: The axes of the data that may be open and have a border, by name.
+    """
 
     algorithms: Sequence[Algorithm]
     shapes: Mapping[str, Sequence[int]]
+    axes: Mapping[str, int] = MappingProxyType({})
 
     def space(self) -> DesignSpace:
         return join_spaces(self.algorithms)
@@ -125,7 +132,7 @@ class MultiAlgorithmTemplate(Template):
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         algorithm = self._algorithm(values)
         function = emit.with_shapes(algorithm.function(values), self.shapes)
-        return with_instructions(function, algorithm.instructions)
+        return with_instructions(with_zeros(function, self.axes), algorithm.instructions)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         return self._algorithm(values).pack(values, constants)

@@ -6,6 +6,7 @@ import attrs
 from chameleon_core.plugin_api import Task
 
 from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._open_axes import INPUT_HEIGHT, INPUT_WIDTH
 from chameleon_tvm._operators.convolution_specs import ConvolutionSpec, convolution_of
 from chameleon_tvm._operators.layouts import physical_shape, with_rank
 from chameleon_tvm._spaces.template.algorithms import (
@@ -72,6 +73,12 @@ def parameter_shapes(spec: ConvolutionSpec) -> dict[str, tuple[int, ...]]:
     return {"data": physical_shape(spec.input, spec.layout), "residual": out, "out": out}
 
 
+def image_places(spec: ConvolutionSpec) -> dict[str, int]:
+    """The places of height and width among the physical axes of a convolution's data."""
+    places = {INPUT_HEIGHT: spec.layout.find("H"), INPUT_WIDTH: spec.layout.find("W")}
+    return {name: place for name, place in places.items() if place >= 0}
+
+
 class ConvolutionTemplate(MultiAlgorithmTemplate):
     """Template of all convolutions on a CPU: any rank, grouped and dilated ones included.
 
@@ -84,6 +91,7 @@ class ConvolutionTemplate(MultiAlgorithmTemplate):
         # Sums have 32 bits for all dtypes.
         geometry = geometry_of(spec, info.lanes("float32"))
         self.shapes = parameter_shapes(spec)
+        self.axes = image_places(spec)
         direct = _direct(geometry, spec, task.target)
         layer = Layer(
             geometry=geometry,

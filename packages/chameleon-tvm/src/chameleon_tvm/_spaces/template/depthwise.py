@@ -18,7 +18,11 @@ from chameleon_tvm._operators.convolution_specs import DepthwiseSpec, convolutio
 from chameleon_tvm._operators.layouts import channel_block
 from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer, MultiAlgorithmTemplate
 from chameleon_tvm._spaces.template.arithmetic import Arithmetic, lanewise_arithmetic
-from chameleon_tvm._spaces.template.convolution import geometry_of, parameter_shapes
+from chameleon_tvm._spaces.template.convolution import (
+    geometry_of,
+    image_places,
+    parameter_shapes,
+)
 from chameleon_tvm._spaces.template.direct import DirectConvolution, Tap
 from chameleon_tvm._spaces.template.direct_algorithm import pack_constants, tile_of
 from chameleon_tvm._spaces.template.direct_tiling import DirectTiling
@@ -157,7 +161,7 @@ class DepthwiseTemplate(MultiAlgorithmTemplate):
         )
         planar = PlanarAlgorithm.of(layer)
         self.algorithms = [vectors] if planar is None else [vectors, planar]
-        self.shapes = parameter_shapes(spec)
+        self.shapes, self.axes = parameter_shapes(spec), image_places(spec)
 
 
 class DepthwiseTiling(DirectTiling):

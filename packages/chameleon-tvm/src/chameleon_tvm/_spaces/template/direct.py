@@ -16,7 +16,7 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._open_axes import BATCH, ROWS, extent_of
+from chameleon_tvm._open_axes import BATCH, HEIGHT, WIDTH, extent_of
 from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.arithmetic import FLOAT32_ARITHMETIC, Arithmetic
@@ -97,8 +97,8 @@ class DirectConvolution:
 
     def _compute(self) -> Stmt:
         g, tile = self.geometry, self.tile
-        down = math.ceil(g.out[0] / tile.rows)
-        across = emit.divided(extent_of(ROWS, g.out[1]), tile.columns)
+        down = emit.divided(extent_of(HEIGHT, g.out[0]), tile.rows)
+        across = emit.divided(extent_of(WIDTH, g.out[1]), tile.columns)
         positions = (extent_of(BATCH, g.batch), *(axis.out for axis in g.outer), down, across)
         channels = (g.groups, self.blocks)
         extents = channels + positions if tile.channels_outermost else positions + channels

@@ -9,7 +9,7 @@ from functools import partial
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._open_axes import BATCH, ROWS, extent_of
+from chameleon_tvm._open_axes import BATCH, INPUT_HEIGHT, INPUT_WIDTH, extent_of
 from chameleon_tvm._operators.layouts import physical_index, physical_shape
 from chameleon_tvm._spaces.template.arithmetic import FLOAT32_ARITHMETIC, Arithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry
@@ -34,6 +34,7 @@ class Input:
 
     Attributes:
         data: The function's parameter. In NHWC with ``rows``, width and channels are one axis.
+        axes: The names of the open axes that rows and columns may be.
         copy_buffer: Shape (part x n, channel block, plane x padded row, padded column x channel).
     """
 
@@ -59,6 +60,7 @@ class Input:
         self.lanes = lanes
         self.repeat = repeat
         h, w = g.size
+        self.axes = INPUT_HEIGHT, INPUT_WIDTH
         self.arithmetic = arithmetic
         self.zero_point = zero_point
         self.channels = g.ic * g.groups // repeat if channels is None else channels
@@ -105,7 +107,10 @@ class Input:
         """Images, channel blocks, planes and rows of the copy."""
         g = self.geometry
         rows, _ = g.padded_size
-        return extent_of(BATCH, g.batch), self.blocks, g.planes, extent_of(ROWS, rows)
+        called = extent_of(self.axes[0], g.size[0])
+        if not isinstance(called, int):
+            rows = tirx.min(rows, g.pads[0] + called)
+        return extent_of(BATCH, g.batch), self.blocks, g.planes, rows
 
     def _each_row(self, count: Expr) -> Stmt:
         """Make all rows of the copy."""
@@ -174,10 +179,13 @@ class Input:
 
         if columns_inside <= 0:
             return []
+        called = extent_of(self.axes[1], self.geometry.size[1])
+        columns: Expr = columns_inside
+        if not isinstance(called, int):
+            columns = tirx.min(columns_inside, called)
         if self.one_axis and size == self.channels == self.pitch:
-            elements = extent_of(ROWS, columns_inside) * size
-            return [emit.loop("xc", elements, lambda xc: element(0, xc))]
-        return [emit.loop("x", extent_of(ROWS, columns_inside), pixel)]
+            return [emit.loop("xc", columns * size, lambda xc: element(0, xc))]
+        return [emit.loop("x", columns, pixel)]
 
     def _copy_channels(self, count: int, element: Callable[..., Stmt]) -> list[Stmt]:
         """Copy the channels of a pixel; ``element`` takes a channel."""

@@ -21,6 +21,7 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._open_axes import BATCH, HEIGHT, WIDTH, extent_of
 from chameleon_tvm._operators.convolution_specs import ConvolutionSpec
 from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
@@ -68,9 +69,9 @@ class PlanarConvolution:
     def function(self) -> tirx.PrimFunc:
         """The complete function; parameters: data, packed weights, [bias], [residual], out."""
         g, tile = self.geometry, self.tile
-        down = math.ceil(g.out[0] / tile.band_rows)
-        across = math.ceil(g.out[1] / tile.band_columns)
-        extents = (g.batch, g.groups, down, across)
+        down = emit.divided(extent_of(HEIGHT, g.out[0]), tile.band_rows)
+        across = emit.divided(extent_of(WIDTH, g.out[1]), tile.band_columns)
+        extents = (extent_of(BATCH, g.batch), g.groups, down, across)
 
         def body(index: Expr) -> Stmt:
             n, group, yo, xo = emit.split(index, extents)
@@ -156,7 +157,7 @@ class PlanarConvolution:
         extents = {
             "block": self.blocks,
             "yo": math.ceil(tile.band_rows / tile.rows),
-            "xo": math.ceil(tile.band_columns / self.columns),
+            "xo": emit.divided(extent_of(WIDTH, tile.band_columns), self.columns),
         }
 
         def body(block: Expr, yo: Expr, xo: Expr) -> Stmt:

@@ -25,7 +25,7 @@ from chameleon_tvm._instructions.emission import intrinsic
 from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._open_axes import BATCH, ROWS, extent_of
+from chameleon_tvm._open_axes import BATCH, WIDTH, extent_of
 from chameleon_tvm._operators.layouts import channel_block, is_channels_last
 from chameleon_tvm._spaces.template import tile_tiling
 from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Layer, allowed_names
@@ -253,7 +253,10 @@ class SplitConvolution(TileConvolution):
             # Threads share the rows of a copy, so each pixel becomes a row.
             column = (math.prod(g.size), 1)
             g = attrs.evolve(g, size=column, out=column)
-        return SplitInput(g, arithmetic=self.arithmetic, channels=self.channels, pitch=self.pitch)
+        copy = SplitInput(g, arithmetic=self.arithmetic, channels=self.channels, pitch=self.pitch)
+        if g is not self.geometry:
+            copy.axes = copy.axes[::-1]
+        return copy
 
     def function(self) -> tirx.PrimFunc:
         more = self.output.epilogue.parameters
@@ -304,14 +307,14 @@ class PanelConvolution(SplitConvolution):
             channels=self.channels,
             pitch=self.pitch,
         )
-        panel.data = whole.data
+        panel.data, panel.axes = whole.data, whole.axes
         return panel
 
     def _copy_and_compute(self) -> Stmt:
         width, batch = self.extents[1], extent_of(BATCH, self.geometry.batch)
         columns = self.block.columns
         panels, across = math.ceil(width / self.pixels), math.ceil(self.pixels / columns)
-        called = extent_of(ROWS, width)
+        called = extent_of(WIDTH, width)
         if self._is_open:
             # Threads share the pixels of a call, which may be fewer than those of a panel.
             total = emit.divided(called, columns)
@@ -347,7 +350,7 @@ class PanelConvolution(SplitConvolution):
     @property
     def _is_open(self) -> bool:
         """Whether a call may compute a part of the pixels."""
-        return not isinstance(extent_of(ROWS, self.extents[1]), int)
+        return not isinstance(extent_of(WIDTH, self.extents[1]), int)
 
     def _image(self, n: Expr, part: int) -> Expr:
         del n

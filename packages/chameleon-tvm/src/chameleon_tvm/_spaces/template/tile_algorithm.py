@@ -16,7 +16,7 @@ from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm._late_tvm import tirx
-from chameleon_tvm._open_axes import BATCH, ROWS, extent_of
+from chameleon_tvm._open_axes import BATCH, HEIGHT, WIDTH, extent_of
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template import tile_tiling
 from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer
@@ -106,10 +106,10 @@ class TileConvolution:
         return emit.function([self.input.data, self.weights, *more, self.output.out], body)
 
     @property
-    def _positions(self) -> tuple[Expr, int, Expr]:
+    def _positions(self) -> tuple[Expr, Expr, Expr]:
         """Number of images, and of blocks of outputs down and across an image."""
-        down = math.ceil(self.extents[0] / self.block.rows)
-        across = emit.divided(extent_of(ROWS, self.extents[1]), self.block.columns)
+        down = emit.divided(extent_of(HEIGHT, self.extents[0]), self.block.rows)
+        across = emit.divided(extent_of(WIDTH, self.extents[1]), self.block.columns)
         return extent_of(BATCH, self.geometry.batch), down, across
 
     def _compute(self) -> Stmt:
