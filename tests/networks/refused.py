@@ -44,7 +44,7 @@ def main(folder, inputs, outputs):
 
     network = runpy.run_path(f"{folder}/load.py")["load"]()
     np.save(outputs, network(np.load(inputs)))
-    sys.stdout.write(network.vectors)
+    sys.stdout.write(getattr(network, "vectors", ""))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,11 @@ from chameleon_networks._artifact.load import load
 from chameleon_networks._compile.sequence.repacking import repacking_of
 from chameleon_networks._delivery import other_kernels
 from chameleon_networks._export.bundles import write_c_bundle
+from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import OnnxNetwork
+from chameleon_networks._shapes import Buckets
 from chameleon_system._permissions import AMX, request_permission
 from chameleon_tvm.api import host_features
 from programs import completed
@@ -63,6 +66,36 @@ def test_it_runs_where_they_are_refused(tiny, delivery_of, tmp_path):
     assert "runs its kernels with vectors, because the network needs AMX" in done.stderr
     got = np.load(files[1])
     assert 0 < np.abs(got - wanted).max() < 1e-4 * np.abs(wanted).max(), "other sums, but right"
+
+
+ROWS = """
+import torch
+
+
+def rows():
+    torch.manual_seed(0)
+    return torch.nn.Linear(64, 48), (torch.randn(4, 64),)
+"""
+
+
+def test_the_largest_bucket_takes_smaller_calls_where_they_are_refused(delivery_into, tmp_path):
+    (tmp_path / "nets.py").write_text(ROWS)
+    shapes = {"input": (Buckets(range=(2, 40), count=3, name="rows"), 64)}
+    source = make_frontend(
+        TorchOptions(source=f"{tmp_path / 'nets.py'}:rows", shapes=shapes, compare=False)
+    )
+    result = source.deliver(_with_tiles(delivery_into(source, tmp_path / "network")))
+    assert result.failure is None
+    *smaller, _ = buckets = _manifest(tmp_path / "network")["buckets"]
+    assert [bucket["needs_tiles"] for bucket in buckets] == [*[True] * len(smaller), False]
+    inputs = np.random.default_rng(0).standard_normal((2, 64), np.float32)
+    with load(tmp_path / "network") as network:
+        wanted = network(inputs)
+    files = tmp_path / "inputs.npy", tmp_path / "outputs.npy"
+    np.save(files[0], inputs)
+    done = completed([sys.executable, Path(refused.__file__), tmp_path / "network", *files])
+    assert "rows=40 runs its kernels with vectors, because the network needs AMX" in done.stderr
+    assert np.abs(np.load(files[1]) - wanted).max() < 1e-4 * np.abs(wanted).max()
 
 
 def test_a_bundle_for_c_has_the_tiles_alone(tiny, delivery_of, tmp_path):

@@ -573,6 +573,14 @@ def load(
     _check_form(folder, manifest, BUCKETS)
     if not all(_has_axes(bucket, manifest["dimensions"]) for bucket in manifest["buckets"]):
         raise RuntimeError(_NO_NETWORK.format(folder))
+    # Larger buckets, which also have kernels for CPUs without tiles, take the others' calls.
+    others = [bucket for bucket in manifest["buckets"] if not bucket.get("needs_tiles")]
+    if (
+        len(others) < len(manifest["buckets"])
+        and others
+        and refusal(checked_manifest(inside(folder, manifest["buckets"][0]["folder"])))
+    ):
+        manifest = {**manifest, "buckets": others}
     chosen = runpy.run_path(str(_code(folder, manifest, "_buckets.py")))["Buckets"]
 
     def opened(bucket: str) -> Network:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import structlog
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
@@ -78,37 +79,63 @@ def padding_problem(
 ) -> tuple[list[str], str | None]:
     """The phrases of tests that ran, and a sentence that says how padding changes outputs."""
     tested: list[str] = []
-    for probe in tests:
-        try:
-            samples, expected = _reference_outputs(bucketed, probe, threads)
-        except ChameleonError as error:
-            if probe.required:
-                raise
-            log.info("padding_not_tested", test=probe.words, problem=str(error))
-            continue
-        verdict = compare(run_of(probe, samples[0], expected[0]), samples, expected)
-        if verdict.problem is not None:
-            problem = f"padding changes the answers: with {probe.words}, {verdict.problem}"
-            return tested, problem
-        tested.append(probe.words)
+    with contextlib.closing(_References(bucketed, threads)) as references:
+        for probe in tests:
+            try:
+                samples, expected = _reference_outputs(references, probe)
+            except ChameleonError as error:
+                if probe.required:
+                    raise
+                log.info("padding_not_tested", test=probe.words, problem=str(error))
+                continue
+            verdict = compare(run_of(probe, samples[0], expected[0]), samples, expected)
+            if verdict.problem is not None:
+                problem = f"padding changes the answers: with {probe.words}, {verdict.problem}"
+                return tested, problem
+            tested.append(probe.words)
     return tested, None
 
 
+@attrs.define
+class _References:
+    """The framework's networks for several extents, which one process runs in turn."""
+
+    bucketed: BucketedNetwork
+    threads: int
+    _process: NetworkProcess | None = None
+
+    def opened(self, extents: tuple[int, ...]) -> NetworkProcess:
+        """The process, with the network for some extents."""
+        if self._process is not None and self._process.alive:
+            network = self.bucketed.with_extents(extents)
+            inputs = network.samples(np.random.default_rng(0))
+            with contextlib.suppress(ChameleonError):
+                self._process.reopen(network, self.threads, inputs)
+                return self._process
+        self._process = _reference(self.bucketed, extents, self.threads)
+        return self._process
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.close()
+
+
 def _reference_outputs(
-    bucketed: BucketedNetwork, probe: PaddingTest, threads: int
+    references: _References, probe: PaddingTest
 ) -> tuple[list[Arrays], list[Arrays]]:
     """Inputs with the extents of a test, and the framework's outputs for them."""
-    samples = samples_of(bucketed.with_extents(probe.asked).samples)
+    samples = samples_of(references.bucketed.with_extents(probe.asked).samples)
     # Beside numbers of both signs, padding with zeros changes no maximum and no minimum.
     signed = [_of_sign(sign, samples[0]) for sign in (-1, 1)]
-    with _reference(bucketed, probe.asked, threads) as reference:
-        expected = [reference.outputs(inputs) for inputs in samples]
-        for inputs in signed:
-            outputs = reference.outputs(inputs)
-            # Some networks take no negative numbers, such as the logarithm of a sum.
-            if all(np.isfinite(output).all() for output in outputs):
-                samples.append(inputs)
-                expected.append(outputs)
+    reference = references.opened(probe.asked)
+    expected = [reference.outputs(inputs) for inputs in samples]
+    for inputs in signed:
+        outputs = reference.outputs(inputs)
+        # Some networks take no negative numbers, such as the logarithm of a sum.
+        if all(np.isfinite(output).all() for output in outputs):
+            samples.append(inputs)
+            expected.append(outputs)
     return samples, expected
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import chameleon_tvm
@@ -327,45 +327,61 @@ def _open_functions(
         return None
 
 
+@attrs.frozen(eq=False)
+class LoweredNetwork:
+    """The calls of a network whose operators have no kernels yet.
+
+    Attributes:
+        fusions: The network's fusion groups.
+        sequence: The calls.
+        functions: The functions of the calls, by name.
+        operators: The names of the functions that stand for operators.
+    """
+
+    fusions: Sequence[FusionGroup]
+    sequence: CallSequence
+    functions: Mapping[str, Any]
+    operators: frozenset[str]
+
+    @classmethod
+    def of(cls, prepared: Prepared, target: str) -> Self:
+        """Lower a prepared network.
+
+        Raises:
+            NotStaticError: The network is no sequence of kernel calls.
+        """
+        module, fusions = prepared
+        with tvm_target(target), tvm.transform.PassContext(opt_level=3):
+            lowered = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
+        sequence = read_call_sequence(lowered)
+        functions = {call.kernel: lowered[call.kernel] for call in sequence.calls}
+        names = (name for name, function in functions.items() if TASK_ATTRIBUTE in function.attrs)
+        return cls(fusions, sequence, functions, frozenset(names))
+
+
 def open_dimension(
-    prepared: Prepared, other: Prepared, sizes: tuple[int, int], target: str
+    network: LoweredNetwork, other: LoweredNetwork, sizes: tuple[int, int]
 ) -> OpenDimension:
     """Find the open axes of a network from another one, which differs in one size of its inputs.
 
     Args:
-        prepared: The network.
+        network: The network.
         other: The other network.
         sizes: The size in both networks.
 
     Raises:
         NotOpenError: A call may not compute a part of the dimension, for the reason given.
-        NotStaticError: The network is no sequence of kernel calls.
     """
-    (_, fusions), (_, others) = prepared, other
     known = OpenOperators({sizes: open_axes.OpenAxis(extent=sizes[0])})
-    operators = known.of(fusions, others)
-    sequences = [_placeholder_sequence(*network, target) for network in (prepared, other)]
-    sequence, functions, tuned = sequences[1]
+    operators = known.of(network.fusions, other.fusions)
     calls = [
-        OtherCall(function=functions[call.kernel], arguments=call.arguments)
-        for call in sequence.calls
-        if call.kernel not in tuned
+        OtherCall(function=other.functions[call.kernel], arguments=call.arguments)
+        for call in other.sequence.calls
+        if call.kernel not in other.operators
     ]
     dimension = OpenDimension(extent=sizes[0], axes=known.axes, operators=operators, others=calls)
-    dimension.functions(*sequences[0])
+    dimension.functions(network.sequence, network.functions, network.operators)
     return dimension
-
-
-def _placeholder_sequence(
-    module: Any, fusions: Sequence[FusionGroup], target: str
-) -> tuple[CallSequence, Mapping[str, Any], frozenset[str]]:
-    """The calls of a network without kernels, their functions, and the names of its operators."""
-    with tvm_target(target), tvm.transform.PassContext(opt_level=3):
-        lowered = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
-    sequence = read_call_sequence(lowered)
-    functions = {call.kernel: lowered[call.kernel] for call in sequence.calls}
-    names = (name for name, function in functions.items() if TASK_ATTRIBUTE in function.attrs)
-    return sequence, functions, frozenset(names)
 
 
 def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> bytes:

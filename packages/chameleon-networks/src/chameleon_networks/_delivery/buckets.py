@@ -194,11 +194,17 @@ def delivered(
     }
     union = {task.key: task.name for task in named_tasks(delivery.target)}
     called: dict[str, dict[str, str]] = {}
+    *_, largest = settled.values()
     buckets: dict[str, _Bucket] = {}
     for name, network in settled.items():
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
         called[name] = {task.name: union[key] for key, task in tasks.items()}
-        buckets[name] = _Bucket(network, _own(delivery, tasks, len(settled)), unmeasured)
+        # On a CPU without tiles, the kernels of the largest bucket compute smaller calls as well.
+        smaller = name != bucketed.networks[-1][0].name and all(
+            own.dimension is not None for own in (network, largest)
+        )
+        own = _own(delivery, tasks, len(settled))
+        buckets[name] = _Bucket(network, own, unmeasured, has_vectors=not smaller)
     with temporary_folder() as scratch:
         whole = plain = Path(scratch, "network")
         padded = any(dimension.padded for dimension in bucketed.dimensions)
@@ -265,6 +271,7 @@ class _Bucket:
     Attributes:
         delivery: The bucket's share of the delivery.
         unmeasured: Why kernels are used that were not measured, by ``Task.key``.
+        has_vectors: Whether kernels are added for CPUs without tiles.
         kernels: The kernels that the network is compiled with.
         inputs: Inputs of one inference.
         outputs: The outputs for these inputs, if the network may be delivered.
@@ -273,6 +280,7 @@ class _Bucket:
     settled: DeliverableNetwork
     delivery: Delivery
     unmeasured: Mapping[str, str]
+    has_vectors: bool = attrs.field(kw_only=True)
     result: NetworkResult = attrs.field(init=False)
     kernels: Kernels = attrs.field(init=False)
     inputs: Arrays = attrs.field(init=False)
@@ -292,7 +300,8 @@ class _Bucket:
             if plain != folder:
                 shutil.copytree(staged, plain)
             staged, result = choose_dtypes(steps, self.settled.precision, staged, self.result)
-            result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
+            if self.has_vectors:
+                result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
             running = stack.enter_context(steps.running(staged))
             kernels = steps.kernel_seconds(running)
             self.outputs = running.outputs(self.inputs)

@@ -194,6 +194,12 @@ class NetworkProcess(WorkerProcess):
         """Whether the network is delivered, with nothing to compile in its first inference."""
         return self.folder is not None
 
+    def reopen(self, network: ImportedNetwork, threads: int, inputs: Arrays) -> None:
+        """Let the process of a framework open another network, and wait for it."""
+        request = {"role": "framework", "name": self.name, "threads": threads}
+        self._open({**request, **describe_network(network)}, [inputs])
+        self.opened()
+
     def open(self, name: str, threads: int, warm_up: Sequence[Arrays]) -> None:
         """Let an ``importer_process`` open its network in a framework; call ``opened`` next."""
         self.name = name

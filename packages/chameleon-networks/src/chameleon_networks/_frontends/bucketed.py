@@ -16,7 +16,7 @@ from chameleon_networks._artifact.buckets import Buckets, PaddedCall
 from chameleon_networks._artifact.dispatch import uncompiled_buckets
 from chameleon_networks._checks.check import Facts
 from chameleon_networks._checks.padding import check_padding, check_pads
-from chameleon_networks._compile.compile import open_dimension
+from chameleon_networks._compile.compile import LoweredNetwork, open_dimension
 from chameleon_networks._compile.open_dimension import NotOpenError, OpenDimension
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._compile.sequence.calls import NotStaticError
@@ -44,6 +44,7 @@ class BucketedFrontend(Frontend):
     def __init__(self, network: BucketedNetwork) -> None:
         self.network = network
         self.is_exact = False
+        self._lowered: dict[tuple[str, str], LoweredNetwork] = {}
         self.networks = [(bucket, NetworkFrontend(own)) for bucket, own in network.networks]
         for bucket, own in network.networks:
             own.bucket = BucketInputs(name=bucket.name, padded_call=self._padded_call)
@@ -201,11 +202,8 @@ class BucketedFrontend(Frontend):
 
     def _computes_parts(self, target: str) -> bool:
         """Whether calls compute their part of each bucket alone, as far as known before tuning."""
-        number = self._open_number
-        return number is not None and all(
-            bucket.extents[number] == 1 or self._dimension(place, target) is not None
-            for place, (bucket, _) in enumerate(self.networks)
-        )
+        # The delivery finds out about the other buckets, of which most will be left out.
+        return self._dimension(len(self.networks) - 1, target) is not None
 
     def _dimension(self, place: int, target: str) -> OpenDimension | None:
         """The open dimension of the network at a place; None if a call computes all of it."""
@@ -214,16 +212,23 @@ class BucketedFrontend(Frontend):
             return None
         other = place + 1 if place + 1 < len(self.networks) else place - 1
         pairs = [self.networks[place], self.networks[other]]
-        own, theirs = (prepared_network(frontend.network) for _, frontend in pairs)
         extent, another = (bucket.extents[number] for bucket, _ in pairs)
         try:
-            dimension = open_dimension(own, theirs, (extent, another), target)
+            own, theirs = (self._lowered_network(pair, target) for pair in pairs)
+            dimension = open_dimension(own, theirs, (extent, another))
         except (NotOpenError, NotStaticError) as reason:
             log.info("network_not_open", extent=extent, reason=str(reason))
             return None
         steps = {axis.steps for axis in dimension.axes.values()}
         self.network.output_steps = tuple(sorted(steps.union(self.network.output_steps)))
         return attrs.evolve(dimension, needed=self.is_exact)
+
+    def _lowered_network(self, pair: tuple[Bucket, NetworkFrontend], target: str) -> LoweredNetwork:
+        bucket, frontend = pair
+        key = bucket.name, frontend.network.layout
+        if key not in self._lowered:
+            self._lowered[key] = LoweredNetwork.of(prepared_network(frontend.network), target)
+        return self._lowered[key]
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
         for place, (_, frontend) in enumerate(self.networks):
