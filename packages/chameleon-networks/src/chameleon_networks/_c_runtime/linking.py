@@ -69,6 +69,15 @@ def link_library(
         )
 
 
+def link_provider(library: Path) -> None:
+    """Compile the execution provider that loads the libraries of networks into ONNX Runtime."""
+    with temporary_folder() as folder:
+        provider = Path(folder, "onnxruntime.o")
+        compile_c(SOURCES / "onnxruntime.c", provider)
+        words = ("-ldl", "-Wl,--no-undefined", f"-Wl,-soname,{library.name}")
+        run_compiler("-shared", "-o", str(library), str(provider), *words)
+
+
 def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
     """Return the text of a template file with the name of a library filled in."""
     kind = (

@@ -1,4 +1,4 @@
-"""Exports operators as libraries, operators or networks as bundles for C, networks as wheels."""
+"""Exports operators as libraries and bundles for C, networks also as wheels and ONNX files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
 
 from chameleon_networks._artifact import load as loading
+from chameleon_networks._artifact import session_options
 from chameleon_networks._artifact.writer import (
     FORMAT,
     MANIFEST,
@@ -31,7 +33,13 @@ from chameleon_networks._artifact.writer import (
     read_manifest,
     write_manifest,
 )
-from chameleon_networks._c_runtime.linking import OBJECTS, compiler_command, filled, link_library
+from chameleon_networks._c_runtime.linking import (
+    OBJECTS,
+    compiler_command,
+    filled,
+    link_library,
+    link_provider,
+)
 from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
 from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_networks._export.operators import deliver_operator
@@ -51,7 +59,8 @@ def bundle_name(folder: Path, asked: str | None) -> str:
 def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
     """Write a C library with header, weights and example of a delivered folder (a bundle)."""
     manifest = read_manifest(delivered)
-    _refuse(delivered, manifest)
+    _refuse(delivered, manifest, "bundle for C")
+    _check_objects(delivered, manifest)
     texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
     copied = [entry for entry in (MANIFEST, *PACKING_FILES) if (delivered / entry).exists()]
     names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
@@ -74,33 +83,36 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
     return files
 
 
-def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise an error if a delivered folder cannot become a bundle for C."""
+def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
+    """Raise an error if C alone cannot run a delivered folder."""
     if not sys.platform.startswith("linux"):
         raise TargetError(
-            "bundles for C are made on Linux only", hint="Load the network from Python instead."
+            f"a {form} is made on Linux only", hint="Load the network from Python instead."
         )
     compiler_command()
     if "buckets" in manifest:
         raise ConfigError(
-            "a network in buckets of shapes has no bundle for C: it is several networks",
+            f"a network in buckets of shapes has no {form}: it is several networks",
             hint="Tune it in one shape, or load it from Python, with its load.py.",
         )
     reason = None
     if why := manifest.get("virtual_machine"):
-        reason = f"TVM's virtual machine runs this network, because {why}; a bundle for C has none"
+        reason = f"TVM's virtual machine runs this network, because {why}; a {form} has none"
     elif "apache-tvm" in manifest["needs"]:
         reason = "its kernels call functions of TVM's, such as sorting, which C alone does not have"
     elif state := manifest.get("state"):
-        reason = f"calls change its state ({', '.join(state)}), which bundles for C do not make"
+        reason = f"calls change its state ({', '.join(state)}), for which a {form} has no place"
     if reason is not None:
         raise ConfigError(reason, hint="Load it from Python, with its load.py.")
-    objects = delivered / OBJECTS
     if manifest.get("format") != FORMAT:
         raise ConfigError(
-            f"another version of Chameleon delivered {delivered}: {OBJECTS} does not fit",
+            f"another version of Chameleon delivered {delivered}, which does not fit",
             hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
         )
+
+
+def _check_objects(delivered: Path, manifest: Mapping[str, Any]) -> None:
+    objects = delivered / OBJECTS
     if not objects.exists() or manifest.get("objects") != digest_of_file(objects):
         raise RunFolderError(
             f"{objects} was changed or deleted since it was delivered",
@@ -155,6 +167,66 @@ def _check_delivered(network: Path) -> None:
             hint="Run `chameleon compile` on it, or name an operator with --task.",
         )
 
+
+def write_onnx_file(network: Path, folder: Path) -> Exported:
+    """Write a delivered network as an ONNX file, with the provider of ONNX Runtime that runs it.
+
+    The text of the file's only node is read by ``onnxruntime.c``.
+    """
+    import onnx  # noqa: PLC0415 - other forms do without
+
+    _check_delivered(network)
+    manifest = read_manifest(network)
+    _refuse(network, manifest, "file for ONNX Runtime")
+    text, copied = "chameleon 1\n", {}
+    for name in ("", *loading.inner_folders(manifest)):
+        own = read_manifest(network / name)
+        library, weights = Path(name, own["module"]), own.get("shared_weights", Path(name, WEIGHTS))
+        code, numbers = (network / library).read_bytes(), own.get("constants")
+        count = -1 if numbers is None else len(numbers)
+        words = [library, f"{zlib.crc32(code):x}", weights, count, *(numbers or ())]
+        text += " ".join(map(str, words)) + "\n"
+        copied |= {library: network / library, Path(weights): network / weights}
+    signature = loading.Signature(manifest)
+    kind = onnx.helper.np_dtype_to_tensor_dtype
+    names: list[str] = []
+    values = []
+    for spec in (*signature.inputs, *signature.outputs):
+        name = spec.source
+        while name in names:  # an output may have the name of an input
+            name += "_"
+        names.append(name)
+        values.append(onnx.helper.make_tensor_value_info(name, kind(spec.dtype), spec.shape))
+    count = len(signature.inputs)
+    node = onnx.helper.make_node(
+        "EPContext",
+        names[:count],
+        names[count:],
+        domain="com.microsoft",
+        embed_mode=1,
+        source=session_options.PROVIDER,
+        ep_cache_context=text,
+    )
+    graph = onnx.helper.make_graph([node], "network", values[:count], values[count:])
+    versions = [onnx.helper.make_opsetid(*pair) for pair in (("", 20), ("com.microsoft", 1))]
+    model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=10)
+    files = [folder / name for name in (_ONNX, PACKAGE, session_options.LIBRARY, *copied)]
+    unoccupied(folder, [_ONNX, PACKAGE, session_options.LIBRARY, *map(str, copied)])
+    try:
+        for name, source in copied.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            _copy_file(str(source), str(folder / name))
+        shutil.copyfile(session_options.__file__, folder / PACKAGE)
+        link_provider(folder / session_options.LIBRARY)
+        (folder / _ONNX).write_bytes(model.SerializeToString())
+    except BaseException:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    return Exported(files=tuple(files), tasks=())
+
+
+_ONNX = "model.onnx"
 
 _WHEEL_PACKAGE = (
     '"""A network that Chameleon compiled; the function ``load`` loads it."""\n\n'
