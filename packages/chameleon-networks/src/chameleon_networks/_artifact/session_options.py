@@ -4,6 +4,8 @@
 that contains its node. ONNX Runtime's CPU provider computes all other nodes.
 """
 
+from __future__ import annotations
+
 import pathlib
 import threading
 

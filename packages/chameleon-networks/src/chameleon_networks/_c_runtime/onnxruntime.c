@@ -391,18 +391,15 @@ static status *option_of(const struct options *options, const char *key, const c
   return *text == NULL ? problem(FAIL, "there is not enough memory") : NULL;
 }
 
+/* The number of a session's option; -1, which no network accepts, if the text is no number. */
 static status *number_of(const struct options *options, const char *key, const char *otherwise,
                          int *number) {
   char *text = NULL, *end = NULL;
-  status *failed = option_of(options, key, otherwise, &text);
-  if (failed == NULL) {
-    *number = (int)strtol(text, &end, 10);
-    if (*end != '\0' || end == text) {
-      failed = problem(INVALID_ARGUMENT, "the option %s is %s, and no number", key, text);
-    }
-  }
+  TRY(option_of(options, key, otherwise, &text));
+  *number = (int)strtol(text, &end, 10);
+  if (*end != '\0' || end == text) *number = -1;
   free(text);
-  return failed;
+  return NULL;
 }
 
 static void release(struct factory *own, struct provider *provider) {
