@@ -84,8 +84,7 @@ def test_sessions_and_threads_get_the_bits_of_the_folder(called, exported):  # n
     got = []
 
     def several(session):
-        for _ in range(20):
-            got.append(session.run(None, {taken.name: data})[0])
+        got.extend(session.run(None, {taken.name: data})[0] for _ in range(20))
 
     threads = [threading.Thread(target=several, args=(session,)) for session in sessions * 2]
     for thread in threads:
@@ -211,7 +210,7 @@ def test_a_library_that_cannot_run_here_gives_way(pair, tmp_path, capfd):
             assert np.array_equal(_called(_session(tmp_path), A, B)[0], A - B)
             assert "network.so runs, because" in capfd.readouterr().err
         else:
-            with pytest.raises(EPFail, match="no library of the network runs here.*fma4"):
+            with pytest.raises(EPFail, match=r"no library of the network runs here.*fma4"):
                 _session(tmp_path)
 
 

@@ -24,7 +24,6 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
 
 from chameleon_networks._artifact import load as loading
-from chameleon_networks._artifact import session_options
 from chameleon_networks._artifact.writer import (
     FORMAT,
     MANIFEST,
@@ -169,26 +168,41 @@ def _check_delivered(network: Path) -> None:
 
 
 def write_onnx_file(network: Path, folder: Path) -> Exported:
-    """Write a delivered network as an ONNX file, with the provider of ONNX Runtime that runs it.
-
-    The text of the file's only node is read by ``onnxruntime.c``.
-    """
-    import onnx  # noqa: PLC0415 - other forms do without
-
+    """Write a delivered network as an ONNX file, with the provider of ONNX Runtime that runs it."""
     _check_delivered(network)
     manifest = read_manifest(network)
     _refuse(network, manifest, "file for ONNX Runtime")
-    text, copied = "chameleon 1\n", {}
+    lines, copied = ["chameleon 1"], set()
     for name in ("", *loading.inner_folders(manifest)):
         own = read_manifest(network / name)
         library, weights = Path(name, own["module"]), own.get("shared_weights", Path(name, WEIGHTS))
         code, numbers = (network / library).read_bytes(), own.get("constants")
         count = -1 if numbers is None else len(numbers)
-        words = [library, f"{zlib.crc32(code):x}", weights, count, *(numbers or ())]
-        text += " ".join(map(str, words)) + "\n"
-        copied |= {library: network / library, Path(weights): network / weights}
-    signature = loading.Signature(manifest)
-    kind = onnx.helper.np_dtype_to_tensor_dtype
+        words = (library, f"{zlib.crc32(code):x}", weights, count, *(numbers or ()))
+        lines.append(" ".join(map(str, words)))
+        copied |= {str(library), str(weights)}
+    made = (_ONNX, PACKAGE, _PROVIDER_LIBRARY, *sorted(copied))
+    unoccupied(folder, made)
+    files = tuple(folder / name for name in made)
+    try:
+        for name in copied:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            _copy_file(str(network / name), str(folder / name))
+        options = Path(loading.__file__).with_name("session_options.py")
+        shutil.copyfile(options, folder / PACKAGE)
+        link_provider(folder / _PROVIDER_LIBRARY)
+        (folder / _ONNX).write_bytes(_onnx_file(loading.Signature(manifest), "\n".join(lines)))
+    except BaseException:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    return Exported(files=files, tasks=())
+
+
+def _onnx_file(signature: loading.Signature, text: str) -> bytes:
+    """An ONNX file with one node, which has a text that ``onnxruntime.c`` reads."""
+    from onnx import helper  # noqa: PLC0415 - other forms do without
+
     names: list[str] = []
     values = []
     for spec in (*signature.inputs, *signature.outputs):
@@ -196,37 +210,22 @@ def write_onnx_file(network: Path, folder: Path) -> Exported:
         while name in names:  # an output may have the name of an input
             name += "_"
         names.append(name)
-        values.append(onnx.helper.make_tensor_value_info(name, kind(spec.dtype), spec.shape))
+        kind = helper.np_dtype_to_tensor_dtype(spec.dtype)
+        values.append(helper.make_tensor_value_info(name, kind, spec.shape))
     count = len(signature.inputs)
-    node = onnx.helper.make_node(
-        "EPContext",
-        names[:count],
-        names[count:],
-        domain="com.microsoft",
-        embed_mode=1,
-        source=session_options.PROVIDER,
-        ep_cache_context=text,
-    )
-    graph = onnx.helper.make_graph([node], "network", values[:count], values[count:])
-    versions = [onnx.helper.make_opsetid(*pair) for pair in (("", 20), ("com.microsoft", 1))]
-    model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=10)
-    files = [folder / name for name in (_ONNX, PACKAGE, session_options.LIBRARY, *copied)]
-    unoccupied(folder, [_ONNX, PACKAGE, session_options.LIBRARY, *map(str, copied)])
-    try:
-        for name, source in copied.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            _copy_file(str(source), str(folder / name))
-        shutil.copyfile(session_options.__file__, folder / PACKAGE)
-        link_provider(folder / session_options.LIBRARY)
-        (folder / _ONNX).write_bytes(model.SerializeToString())
-    except BaseException:
-        for file in files:
-            file.unlink(missing_ok=True)
-        raise
-    return Exported(files=tuple(files), tasks=())
+    node = helper.make_node("EPContext", names[:count], names[count:], domain="com.microsoft")
+    for key, value in {"embed_mode": 1, "source": _PROVIDER, "ep_cache_context": text}.items():
+        node.attribute.append(helper.make_attribute(key, value))
+    graph = helper.make_graph([node], "network", values[:count], values[count:])
+    versions = [helper.make_opsetid(*pair) for pair in (("", 20), ("com.microsoft", 1))]
+    # ONNX Runtime 1.23 reads this version.
+    model = helper.make_model(graph, opset_imports=versions, ir_version=10)
+    return bytes(model.SerializeToString())
 
 
 _ONNX = "model.onnx"
+_PROVIDER, _PROVIDER_LIBRARY = "ChameleonExecutionProvider", "onnxruntime_provider.so"
+"""Names that session_options.py has as well."""
 
 _WHEEL_PACKAGE = (
     '"""A network that Chameleon compiled; the function ``load`` loads it."""\n\n'
