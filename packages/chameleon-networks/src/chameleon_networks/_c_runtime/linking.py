@@ -69,13 +69,14 @@ def link_library(
         )
 
 
-def link_provider(library: Path) -> None:
-    """Compile the execution provider that loads the libraries of networks into ONNX Runtime."""
+@functools.cache
+def provider_library() -> bytes:
+    """The library of the execution provider that loads networks into ONNX Runtime."""
     with temporary_folder() as folder:
-        provider = Path(folder, "onnxruntime.o")
+        provider, library = Path(folder, "onnxruntime.o"), Path(folder, "onnxruntime.so")
         compile_c(SOURCES / "onnxruntime.c", provider)
-        words = ("-ldl", "-Wl,--no-undefined", f"-Wl,-soname,{library.name}")
-        run_compiler("-shared", "-o", str(library), str(provider), *words)
+        run_compiler("-shared", "-o", *map(str, (library, provider)), "-ldl", "-Wl,--no-undefined")
+        return library.read_bytes()
 
 
 def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:

@@ -25,15 +25,15 @@
 #define FORM "chameleon 1\n"
 #define LONGEST 1024 /* bytes of a message or path of the text */
 #define MOST_AXES 64
+#define VISIBLE __attribute__((visibility("default")))
+#define TRY(call)                      \
+  do {                                 \
+    status *failed_ = (call);          \
+    if (failed_ != NULL) return failed_; \
+  } while (0)
+
 /* ONNX Runtime passes each function more than most need. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-
-#define VISIBLE __attribute__((visibility("default")))
-#define TRY(call)                          \
-  do {                                     \
-    status *failed = (call);               \
-    if (failed != NULL) return failed;     \
-  } while (0)
 
 #define DECLARED(place, result, name, arguments) static result(*name) arguments;
 FUNCTIONS(DECLARED)
@@ -230,7 +230,7 @@ static status *open_library(struct network *network, const struct provider *prov
 /* Open a network with the first library of its text that runs on this machine. */
 static status *open_network(struct network *network, const struct provider *provider,
                             const char *folder, char *text) {
-  char refusal[LONGEST] = "there is none", *rest = NULL;
+  char refusal[LONGEST] = "", *rest = NULL;
   if (strncmp(text, FORM, strlen(FORM)) != 0) {
     return problem(EP_FAIL, "another version of Chameleon wrote this ONNX file than the registered "
                             "provider; export both again");
@@ -246,9 +246,8 @@ static status *open_network(struct network *network, const struct provider *prov
     }
     TRY(load(network, folder, library, sum));
     snprintf(path, sizeof path, "%s/%s", folder, weights);
-    char reason[LONGEST] = "";
-    TRY(open_library(network, provider, path, constants, line + end, reason));
-    if (network->handle != NULL && strcmp(refusal, "there is none") != 0) {
+    TRY(open_library(network, provider, path, constants, line + end, refusal));
+    if (network->handle != NULL && refusal[0] != '\0') {
       char said[2 * LONGEST];
       snprintf(said, sizeof said, "%s runs, because %s", library, refusal);
       TRY(log_message(provider->logger, WARNING, said, __FILE__, __LINE__, __func__));
@@ -256,7 +255,6 @@ static status *open_network(struct network *network, const struct provider *prov
     if (network->handle != NULL) return NULL;
     dlclose(network->library);
     network->library = NULL;
-    strcpy(refusal, reason);
   }
   return problem(EP_FAIL, "no library of the network runs here: %s", refusal);
 }
@@ -364,7 +362,7 @@ static status *compile(struct provider *own, const struct graph **graphs,
       network->base = (struct computation){API_VERSION, create_state, compute, release_state};
       failed = compile_node(own, graphs[place], fused[place], network);
     }
-    made[place] = &network->base;
+    made[place] = (struct computation *)network;
     if (failed == NULL) continue;
     release_computations(own, made, place + 1);
     memset(made, 0, count * sizeof *made);

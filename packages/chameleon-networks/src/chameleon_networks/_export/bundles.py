@@ -37,7 +37,7 @@ from chameleon_networks._c_runtime.linking import (
     compiler_command,
     filled,
     link_library,
-    link_provider,
+    provider_library,
 )
 from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
 from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
@@ -190,7 +190,7 @@ def write_onnx_file(network: Path, folder: Path) -> Exported:
             _copy_file(str(network / name), str(folder / name))
         options = Path(loading.__file__).with_name("session_options.py")
         shutil.copyfile(options, folder / PACKAGE)
-        link_provider(folder / _PROVIDER_LIBRARY)
+        (folder / _PROVIDER_LIBRARY).write_bytes(provider_library())
         (folder / _ONNX).write_bytes(_onnx_file(loading.Signature(manifest), "\n".join(lines)))
     except BaseException:
         for file in files:
