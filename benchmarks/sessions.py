@@ -44,7 +44,11 @@ def measure(run: Path, rounds: int, calls: int) -> str:
         return (time.perf_counter() - started) / calls
 
     ways = (lambda: network(*arrays), lambda: session.run(None, feeds))
-    turns = [[turn(way) for way in ways] for _ in range(rounds)]
+    turns = []
+    for number in range(rounds):
+        order = (0, 1) if number % 2 else (1, 0)
+        taken = {place: turn(ways[place]) for place in order}
+        turns.append((taken[0], taken[1]))
     own, sessions = zip(*turns, strict=True)
     ratio = statistics.median(b / a for a, b in turns)
     words = [
@@ -57,8 +61,8 @@ def measure(run: Path, rounds: int, calls: int) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, help="folders of runs with a network")
-    parser.add_argument("--rounds", type=int, default=60, help="turns of each")
-    parser.add_argument("--calls", type=int, default=10, help="calls of a turn")
+    parser.add_argument("--rounds", type=int, default=300, help="turns of each")
+    parser.add_argument("--calls", type=int, default=2, help="calls of a turn")
     given = parser.parse_args()
     for folder in given.runs:
         print(measure(folder, given.rounds, given.calls))
