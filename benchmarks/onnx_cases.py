@@ -2,6 +2,7 @@
 
 python benchmarks/onnx_cases.py                        # Chameleon, each case compiled untuned
 python benchmarks/onnx_cases.py --engine onnxruntime   # the same cases with onnxruntime
+python benchmarks/onnx_cases.py --engine provider      # with Chameleon's provider in onnxruntime
 python benchmarks/onnx_cases.py --engine emx_onnx_cgen.onnx_backend   # with any ONNX backend
 python benchmarks/onnx_cases.py --hard                 # with inputs of hard_inputs.py as well
 
@@ -15,7 +16,9 @@ import argparse
 import importlib
 import pkgutil
 import re
+import runpy
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -369,6 +372,26 @@ def chameleon(model: Any, **options: Any) -> Any:
     return run
 
 
+def _provided(graph: Any) -> Any:
+    """A network that onnxruntime runs with Chameleon's provider."""
+    import onnxruntime  # noqa: PLC0415 - for this engine alone
+    from chameleon_networks._backends.onnx_networks import untuned  # noqa: PLC0415 - needs TVM
+    from chameleon_networks._export.bundles import write_onnx_file  # noqa: PLC0415
+
+    network = untuned(graph)
+    with tempfile.TemporaryDirectory() as scratch:
+        file, package, *_ = write_onnx_file(Path(network.again.args[0]), Path(scratch)).files
+        options = runpy.run_path(str(package))["session_options"]()
+        session = onnxruntime.InferenceSession(str(file), options)
+
+    def run(*inputs: Any) -> list[Any]:
+        arrays = [np.asarray(x, spec.dtype) for x, spec in zip(inputs, network.inputs, strict=True)]
+        names = [one.name for one in session.get_inputs()]
+        return session.run(None, dict(zip(names, map(_ort_value, arrays), strict=True)))
+
+    return run
+
+
 def _ort_value(value: Any) -> Any:
     """An input as onnxruntime takes it: no scalars, and no types that NumPy lacks."""
     import onnxruntime  # noqa: PLC0415 - for this engine alone
@@ -435,7 +458,11 @@ def _backend(run_model: Callable[[Any, Any], Any], model: Any) -> Any:
     return run
 
 
-ENGINES = {"chameleon": chameleon, "onnxruntime": _onnxruntime}
+ENGINES = {
+    "chameleon": chameleon,
+    "onnxruntime": _onnxruntime,
+    "provider": partial(chameleon, compiler=_provided),
+}
 
 
 if __name__ == "__main__":

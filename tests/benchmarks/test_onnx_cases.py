@@ -38,14 +38,26 @@ ONCE_WRONG = (
 )
 
 
+IN_SESSIONS = (
+    *("add_bcast", "and3d", "bitshift_left_uint8", "cast_FLOAT_to_BFLOAT16", "celu_bfloat16"),
+    *(
+        "conv_with_strides_padding",
+        "gru_defaults",
+        "isinf_float16",
+        "qlinearmatmul_2D_uint8_float32",
+    ),
+    *("batchnorm_example_training_mode", "softmax_axis_1_expanded", "reduce_max_bool_inputs"),
+)
+"""Cases with several types, inputs and outputs."""
+
 NEEDS_A_NUMBER = "node/test_resize_upsample_sizes_nearest"
 NEEDS_ALL_NUMBERS = "node/test_nonmaxsuppression_single_box"
 
 
-def _outcomes(cases):
+def _outcomes(cases, engine="chameleon"):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHAMELEON_RECORDS", "none")
-        made = case_suite.outcomes(SUITE, ("chameleon",), cases, seconds=60)
+        made = case_suite.outcomes(SUITE, (engine,), cases, seconds=60)
         return {outcome.case: outcome for outcome in made}
 
 
@@ -72,6 +84,13 @@ def test_what_depends_on_numbers_is_refused_with_its_operator(outcomes):
     outcome = outcomes[NEEDS_ALL_NUMBERS]
     assert outcome.kind == case_suite.REFUSED
     assert "NonMaxSuppression cannot be compiled: the shape of what it gives" in outcome.reason
+
+
+@pytest.mark.full
+def test_sessions_of_onnxruntime_give_the_same_results():
+    cases = [f"node/test_{name}" for name in IN_SESSIONS]
+    outcomes = _outcomes(cases, "provider")
+    assert {c: o.reason for c, o in outcomes.items() if o.kind != case_suite.RIGHT} == {}
 
 
 GOOD = (case_suite.RIGHT, case_suite.REFUSED)

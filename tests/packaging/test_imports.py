@@ -69,7 +69,7 @@ ONLY_IN = {
     ("chameleon_networks", "torch"): (
         *("backends/", "importers/builtin/", "importers/torch/lowering/"),
     ),
-    ("chameleon_networks", "onnx"): ("backends/", "importers/onnx/"),
+    ("chameleon_networks", "onnx"): ("backends/", "importers/onnx/", "export/bundles.py"),
     ("chameleon_explorers", "torch"): ("ppo",),
     ("chameleon_runners", "torch"): ("baselines",),
     ("chameleon_runners", "tvm"): ("rpc/",),

@@ -208,6 +208,17 @@ def test_a_network_is_a_bundle_for_c(run, chameleon, tmp_path):
     assert "has no delivered network" in finished.stderr
 
 
+def test_a_network_is_a_file_for_onnx_runtime(run, chameleon, tmp_path):
+    words = ("export", run, "--to", "onnxruntime", "-o", tmp_path / "net", "--json")
+    finished = chameleon(*words)
+    assert finished.returncode == 0, finished.stderr
+    files = [Path(file) for file in json.loads(finished.stdout)["files"]]
+    assert all(map(Path.is_file, files))
+    assert files[0] == tmp_path / "net" / "model.onnx"
+    for more in (("--name", "tiny"), ("--task", "conv0")):
+        assert chameleon(*words, *more).returncode == 2
+
+
 @pytest.mark.full
 def test_what_was_predicted_is_compiled_again(tiny, plugin, chameleon, tmp_path):
     document = {

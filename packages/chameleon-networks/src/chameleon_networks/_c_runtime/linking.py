@@ -69,6 +69,16 @@ def link_library(
         )
 
 
+@functools.cache
+def provider_library() -> bytes:
+    """The library of the execution provider that loads networks into ONNX Runtime."""
+    with temporary_folder() as folder:
+        provider, library = Path(folder, "onnxruntime.o"), Path(folder, "onnxruntime.so")
+        compile_c(SOURCES / "onnxruntime.c", provider)
+        run_compiler("-shared", "-o", *map(str, (library, provider)), "-ldl", "-Wl,--no-undefined")
+        return library.read_bytes()
+
+
 def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
     """Return the text of a template file with the name of a library filled in."""
     kind = (

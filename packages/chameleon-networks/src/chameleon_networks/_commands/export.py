@@ -15,9 +15,9 @@ from chameleon_cli.api import trust_option
     "--to",
     "form",
     required=True,
-    type=click.Choice(["metaschedule", "tvmscript", "library", "c", "wheel"]),
+    type=click.Choice(["metaschedule", "tvmscript", "library", "c", "wheel", "onnxruntime"]),
     help="A MetaSchedule database, scheduled functions as TVMScript, a library per operator for "
-    "Python, a bundle for C, or a wheel of the network.",
+    "Python, a bundle for C, a wheel of the network, or an ONNX file for ONNX Runtime.",
 )
 @click.option(
     "-o",
@@ -47,17 +47,22 @@ def command(
     With `metaschedule`, the file is a database of the operators that were tuned in the `sketch`
     space. With `tvmscript`, the files are the scheduled functions of any space. With `library`,
     Python loads each operator with NumPy alone. With `c`, a bundle of the network or of an operator
-    needs no Python. With `wheel`, pip installs the network as a package. One operator is written
-    into the output folder itself. Several operators get a folder each.
+    needs no Python. With `wheel`, pip installs the network as a package. With `onnxruntime`, an
+    `InferenceSession` runs the network. One operator is written into the output folder itself.
+    Several operators get a folder each.
 
     --trust-source is needed for a MetaSchedule database if the model of the run is your own Python
     code. Libraries of operators that are TensorIR functions need it too.
     """
     from chameleon_networks._commands import exporting  # noqa: PLC0415 - --help is quick
 
-    if form == "wheel":
-        if only:
-            raise click.UsageError("a wheel holds the network, and no operator of --task")
+    if only and form in {"wheel", "onnxruntime"}:
+        raise click.UsageError(f"{form} holds the network, and no operator of --task")
+    if form == "onnxruntime":
+        if name is not None:
+            raise click.UsageError("--name is for a bundle for C or a wheel")
+        exported = exporting.export_onnx_file(folder, output)
+    elif form == "wheel":
         exported = exporting.export_wheel(folder, output, name, version)
     else:
         exported = exporting.export_run(folder, form, output, only, name, trust_source=trust_source)

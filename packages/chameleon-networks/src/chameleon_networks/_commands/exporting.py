@@ -17,6 +17,7 @@ from chameleon_networks._export.bundles import (
     write_c_bundles,
     write_libraries,
     write_network_bundle,
+    write_onnx_file,
     write_wheel,
 )
 from chameleon_networks._export.metaschedule import write_metaschedule, write_tvmscript
@@ -75,6 +76,13 @@ def export_wheel(folder: Path, output: Path, name: str | None, version: str) -> 
         check_unchanged(folder)
         own = name or identifier(folder.absolute().name)
         return write_wheel(folder / RunFile.NETWORK, output, own, version)
+
+
+def export_onnx_file(folder: Path, output: Path) -> Exported:
+    """Write the delivered network of a run as an ONNX file for ONNX Runtime."""
+    with results_alone():
+        check_unchanged(folder)
+        return write_onnx_file(folder / RunFile.NETWORK, output)
 
 
 def _chosen(

@@ -1,4 +1,4 @@
-"""Exports operators as libraries, operators or networks as bundles for C, networks as wheels."""
+"""Exports operators as libraries and bundles for C, networks also as wheels and ONNX files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,13 @@ from chameleon_networks._artifact.writer import (
     read_manifest,
     write_manifest,
 )
-from chameleon_networks._c_runtime.linking import OBJECTS, compiler_command, filled, link_library
+from chameleon_networks._c_runtime.linking import (
+    OBJECTS,
+    compiler_command,
+    filled,
+    link_library,
+    provider_library,
+)
 from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
 from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_networks._export.operators import deliver_operator
@@ -51,7 +58,8 @@ def bundle_name(folder: Path, asked: str | None) -> str:
 def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
     """Write a C library with header, weights and example of a delivered folder (a bundle)."""
     manifest = read_manifest(delivered)
-    _refuse(delivered, manifest)
+    _refuse(delivered, manifest, "bundle for C")
+    _check_objects(delivered, manifest)
     texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
     copied = [entry for entry in (MANIFEST, *PACKING_FILES) if (delivered / entry).exists()]
     names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
@@ -74,33 +82,36 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
     return files
 
 
-def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise an error if a delivered folder cannot become a bundle for C."""
+def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
+    """Raise an error if C alone cannot run a delivered folder."""
     if not sys.platform.startswith("linux"):
         raise TargetError(
-            "bundles for C are made on Linux only", hint="Load the network from Python instead."
+            f"a {form} is made on Linux only", hint="Load the network from Python instead."
         )
     compiler_command()
     if "buckets" in manifest:
         raise ConfigError(
-            "a network in buckets of shapes has no bundle for C: it is several networks",
+            f"a network in buckets of shapes has no {form}: it is several networks",
             hint="Tune it in one shape, or load it from Python, with its load.py.",
         )
     reason = None
     if why := manifest.get("virtual_machine"):
-        reason = f"TVM's virtual machine runs this network, because {why}; a bundle for C has none"
+        reason = f"TVM's virtual machine runs this network, because {why}; a {form} has none"
     elif "apache-tvm" in manifest["needs"]:
         reason = "its kernels call functions of TVM's, such as sorting, which C alone does not have"
     elif state := manifest.get("state"):
-        reason = f"calls change its state ({', '.join(state)}), which bundles for C do not make"
+        reason = f"calls change its state ({', '.join(state)}), for which a {form} has no place"
     if reason is not None:
         raise ConfigError(reason, hint="Load it from Python, with its load.py.")
-    objects = delivered / OBJECTS
     if manifest.get("format") != FORMAT:
         raise ConfigError(
-            f"another version of Chameleon delivered {delivered}: {OBJECTS} does not fit",
+            f"another version of Chameleon delivered {delivered}, which does not fit",
             hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
         )
+
+
+def _check_objects(delivered: Path, manifest: Mapping[str, Any]) -> None:
+    objects = delivered / OBJECTS
     if not objects.exists() or manifest.get("objects") != digest_of_file(objects):
         raise RunFolderError(
             f"{objects} was changed or deleted since it was delivered",
@@ -155,6 +166,66 @@ def _check_delivered(network: Path) -> None:
             hint="Run `chameleon compile` on it, or name an operator with --task.",
         )
 
+
+def write_onnx_file(network: Path, folder: Path) -> Exported:
+    """Write a delivered network as an ONNX file, with the provider of ONNX Runtime that runs it."""
+    _check_delivered(network)
+    manifest = read_manifest(network)
+    _refuse(network, manifest, "file for ONNX Runtime")
+    lines, copied = ["chameleon 1"], set()
+    for name in ("", *loading.inner_folders(manifest)):
+        own = read_manifest(network / name)
+        library, weights = Path(name, own["module"]), own.get("shared_weights", Path(name, WEIGHTS))
+        code, numbers = (network / library).read_bytes(), own.get("constants")
+        count = -1 if numbers is None else len(numbers)
+        words = (library, f"{zlib.crc32(code):x}", weights, count, *(numbers or ()))
+        lines.append(" ".join(map(str, words)))
+        copied |= {str(library), str(weights)}
+    made = (_ONNX, PACKAGE, _PROVIDER_LIBRARY, *sorted(copied))
+    unoccupied(folder, made)
+    files = tuple(folder / name for name in made)
+    try:
+        for name in copied:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            _copy_file(str(network / name), str(folder / name))
+        options = Path(loading.__file__).with_name("session_options.py")
+        shutil.copyfile(options, folder / PACKAGE)
+        (folder / _PROVIDER_LIBRARY).write_bytes(provider_library())
+        (folder / _ONNX).write_bytes(_onnx_file(loading.Signature(manifest), "\n".join(lines)))
+    except BaseException:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    return Exported(files=files, tasks=())
+
+
+def _onnx_file(signature: loading.Signature, text: str) -> bytes:
+    """An ONNX file with one node, which has a text that ``onnxruntime.c`` reads."""
+    from onnx import helper  # noqa: PLC0415 - other forms do without
+
+    names: list[str] = []
+    values = []
+    for spec in (*signature.inputs, *signature.outputs):
+        name = spec.source
+        while name in names:  # an output may have the name of an input
+            name += "_"
+        names.append(name)
+        kind = helper.np_dtype_to_tensor_dtype(spec.dtype)
+        values.append(helper.make_tensor_value_info(name, kind, spec.shape))
+    count = len(signature.inputs)
+    node = helper.make_node("EPContext", names[:count], names[count:], domain="com.microsoft")
+    for key, value in {"embed_mode": 1, "source": _PROVIDER, "ep_cache_context": text}.items():
+        node.attribute.append(helper.make_attribute(key, value))
+    graph = helper.make_graph([node], "network", values[:count], values[count:])
+    versions = [helper.make_opsetid(*pair) for pair in (("", 20), ("com.microsoft", 1))]
+    # ONNX Runtime 1.23 reads this version.
+    model = helper.make_model(graph, opset_imports=versions, ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+_ONNX = "model.onnx"
+_PROVIDER, _PROVIDER_LIBRARY = "ChameleonExecutionProvider", "onnxruntime_provider.so"
+"""Names that session_options.py has as well."""
 
 _WHEEL_PACKAGE = (
     '"""A network that Chameleon compiled; the function ``load`` loads it."""\n\n'
