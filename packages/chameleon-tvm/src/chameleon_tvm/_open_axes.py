@@ -39,16 +39,19 @@ class OpenAxis:
         steps: Pairs (a, s) that give the extent of a call: n becomes (n + a) // s, one after the
             other. A convolution with stride s has such a pair.
         factor: The extent is so many times the result.
+        repeats: The axis consists of so many equal parts. A call has the beginning of each, and
+            loops over the axis do not end with it.
         border: Number of elements after those of a call that a function reads as zeros.
     """
 
     extent: int
     steps: tuple[tuple[int, int], ...] = ()
     factor: int = 1
+    repeats: int = 1
     border: int = 0
 
     def of(self, number: Any) -> Any:
-        """The extent for a number, an int or an expression, without the border."""
+        """The extent of a part for a number, an int or an expression, without the border."""
         for more, stride in self.steps:
             number = (number + more) // stride
         return number * self.factor if self.factor > 1 else number
@@ -105,7 +108,7 @@ def extent_of(axis: str, extent: int) -> Expr:
     With a border, it may be larger than ``extent``.
     """
     own = _OPEN.get().axes.get(axis)
-    if own is None or own.extent != extent:
+    if own is None or own.extent != extent or own.repeats > 1:
         return extent
     return own.of(called_extent()) + own.border
 

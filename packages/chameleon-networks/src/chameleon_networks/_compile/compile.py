@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import attrs
 import chameleon_tvm
@@ -52,14 +52,11 @@ from chameleon_networks._compile.loop_tasks import TunedLoops
 from chameleon_networks._compile.network_pipeline import PIPELINE
 from chameleon_networks._compile.normalizations import NORMALIZATIONS
 from chameleon_networks._compile.open_dimension import (
-    NotOpenError,
     OpenDimension,
     OpenFunction,
-    OpenOperators,
-    OtherCall,
     end_loops,
 )
-from chameleon_networks._compile.prepared_networks import Prepared
+from chameleon_networks._compile.open_layouts import NotOpenError
 from chameleon_networks._compile.scans import lower_scans
 from chameleon_networks._compile.sequence.buffer_specialization import specialize_buffers
 from chameleon_networks._compile.sequence.calls import (
@@ -191,7 +188,7 @@ def functions_without_kernels(
 ) -> list[tuple[Any, int]]:
     """The functions, such as a softmax, outside of fusion groups, and their calls per inference."""
     with tvm_target(target), tvm.transform.PassContext(opt_level=3):
-        functions = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
+        functions = lower_and_fuse(insert_kernels(module, fusions, placeholder_kernel))
     calls: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:
@@ -208,7 +205,7 @@ def functions_without_kernels(
     ]
 
 
-def _placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
+def placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
     """A kernel that computes nothing, to find the functions of the rest of the network."""
     # An expression that is not in the graph yet has no type; it is float32.
     types = [getattr(expression, "ty", None) for expression in (*fusion.inputs, fusion.last)]
@@ -325,63 +322,6 @@ def _open_functions(
             ) from reason
         log.info("network_not_open", extent=dimension.extent, reason=str(reason))
         return None
-
-
-@attrs.frozen(eq=False)
-class LoweredNetwork:
-    """The calls of a network whose operators have no kernels yet.
-
-    Attributes:
-        fusions: The network's fusion groups.
-        sequence: The calls.
-        functions: The functions of the calls, by name.
-        operators: The names of the functions that stand for operators.
-    """
-
-    fusions: Sequence[FusionGroup]
-    sequence: CallSequence
-    functions: Mapping[str, Any]
-    operators: frozenset[str]
-
-    @classmethod
-    def of(cls, prepared: Prepared, target: str) -> Self:
-        """Lower a prepared network.
-
-        Raises:
-            NotStaticError: The network is no sequence of kernel calls.
-        """
-        module, fusions = prepared
-        with tvm_target(target), tvm.transform.PassContext(opt_level=3):
-            lowered = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
-        sequence = read_call_sequence(lowered)
-        functions = {call.kernel: lowered[call.kernel] for call in sequence.calls}
-        names = (name for name, function in functions.items() if TASK_ATTRIBUTE in function.attrs)
-        return cls(fusions, sequence, functions, frozenset(names))
-
-
-def open_dimension(
-    network: LoweredNetwork, other: LoweredNetwork, sizes: tuple[int, int]
-) -> OpenDimension:
-    """Find the open axes of a network from another one, which differs in one size of its inputs.
-
-    Args:
-        network: The network.
-        other: The other network.
-        sizes: The size in both networks.
-
-    Raises:
-        NotOpenError: A call may not compute a part of the dimension, for the reason given.
-    """
-    known = OpenOperators({sizes: open_axes.OpenAxis(extent=sizes[0])})
-    operators = known.of(network.fusions, other.fusions)
-    calls = [
-        OtherCall(function=other.functions[call.kernel], arguments=call.arguments)
-        for call in other.sequence.calls
-        if call.kernel not in other.operators
-    ]
-    dimension = OpenDimension(extent=sizes[0], axes=known.axes, operators=operators, others=calls)
-    dimension.functions(network.sequence, network.functions, network.operators)
-    return dimension
 
 
 def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> bytes:

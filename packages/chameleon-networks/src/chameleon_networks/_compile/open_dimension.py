@@ -9,35 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import FLOAT32
-from chameleon_tvm.api import (
-    HALVES,
-    AttentionSpec,
-    ConvolutionSpec,
-    DenseSpec,
-    open_axes,
-    structural_map,
-    tirx,
-)
+from chameleon_tvm.api import open_axes, structural_map, tirx
 from tvm_ffi import structural_equal
 from tvm_ffi.structural import structural_mutate, structural_visit, structural_walk
 
-from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor
+from chameleon_networks._compile.later_elements import reads_later_elements
+from chameleon_networks._compile.open_layouts import NotOpenError, OpenSizes, Pair
+from chameleon_networks._compile.sequence.calls import Call, CallSequence
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.relax_utils import shape_of, tvm
+from chameleon_networks._graph.relax_utils import tvm
 
 Function = Any
 Axes = tuple[int, ...]
-Shapes = Sequence[tuple[int, ...]]
-
-
-Pair = tuple[int, int]
-"""An extent in two networks that differ in one size."""
-
 _SPATIAL = 0
 """The kind of TVM's block variables that no reduction is over."""
 
@@ -49,23 +36,28 @@ _ROUNDING = 1e-6
 """The relative error of a float32 number, beside that of 1."""
 
 
-class NotOpenError(Exception):
-    """Kernels of a network cannot end at the size of a call, for the reason given."""
-
-
 @attrs.frozen(kw_only=True, eq=False)
 class OpenFunction:
     """A function that is no tuned kernel, and computes a part of its open axes if a call says so.
 
     Attributes:
         function: The function. Sums over an open axis add nothing after the part.
-        axes: The open axes of each parameter.
-        axis: The extent of these axes.
+        sizes: The open axes of each parameter, with their extents.
     """
 
     function: Function
-    axes: Sequence[Axes]
-    axis: open_axes.OpenAxis
+    sizes: OpenSizes
+
+    @property
+    def axes(self) -> list[Axes]:
+        """The open axes of each parameter."""
+        return [tuple(own) for own in self.sizes]
+
+    @property
+    def by_extent(self) -> dict[int, open_axes.OpenAxis]:
+        """The open axes of one part, by the extents for which the function is compiled."""
+        axes = (axis for own in self.sizes for axis in own.values())
+        return {axis.extent: axis for axis in axes if axis.repeats == 1}
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -74,11 +66,11 @@ class OtherCall:
 
     Attributes:
         function: The function.
-        arguments: The call's tensors.
+        sizes: The open axes of the call's tensors.
     """
 
     function: Function
-    arguments: Sequence[Tensor]
+    sizes: OpenSizes
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -116,155 +108,46 @@ class OpenDimension:
             raise NotOpenError("it has other kernels for another size")
         known: dict[str, OpenFunction | None] = {}
         for call, other in zip(calls, self.others, strict=True):
-            name = call.kernel
-            opened = self._open_function(functions[name], call, other)
-            before = known.setdefault(name, opened)
-            if (before and (before.axes, before.axis)) != (opened and (opened.axes, opened.axis)):
-                raise NotOpenError(f"{name} is called with open axes and without")
+            if call.kernel not in known:
+                known[call.kernel] = self.opened(functions[call.kernel], call, other)
+            opened = known[call.kernel]
+            if list(other.sizes) != ([{}] * len(other.sizes) if opened is None else opened.sizes):
+                raise NotOpenError(f"{call.kernel} is called with open axes and without")
         return {name: opened for name, opened in known.items() if opened is not None}
 
-    def _open_function(
-        self, function: Function, call: Call, other: OtherCall
-    ) -> OpenFunction | None:
-        """A function with open axes or numbers that follow from them; None for any other."""
-        pairs = [*zip(call.arguments, other.arguments, strict=True)]
-        for mine, theirs in pairs:
-            _check_constant(mine.storage.constant, theirs.storage.constant)
-        axes = [_differing_axes(mine.shape, theirs.shape) for mine, theirs in pairs]
-        sizes = {self._known(pair) for own in axes for pair in own.values()}
-        if len(sizes) > 1:
-            raise NotOpenError(f"{call.kernel} has axes of several open sizes")
-        scaled = _with_called_numbers(function, other.function, self.axes)
-        if not sizes:
-            whole = open_axes.OpenAxis(extent=self.extent)
-            unchanged = scaled.same_as(function)
-            return None if unchanged else OpenFunction(function=scaled, axes=(), axis=whole)
-        opened = [tuple(own) for own in axes]
-        [axis] = sizes
-        rows = _Rows(scaled, call, dict(zip(function.params, opened, strict=True)), axis)
-        return OpenFunction(function=rows.checked(), axes=opened, axis=axis)
-
-    def _known(self, pair: Pair) -> open_axes.OpenAxis:
-        if pair not in self.axes:
-            raise NotOpenError(
-                f"a tensor has an axis of {pair[0]} and of {pair[1]} for other sizes"
-            )
-        return self.axes[pair]
-
-
-def _differing_axes(mine: Sequence[int], theirs: Sequence[int]) -> dict[int, Pair]:
-    """The axes of a tensor whose extents differ, with both extents."""
-    if len(mine) != len(theirs):
-        raise NotOpenError("a tensor has another rank for another size")
-    pairs = enumerate(zip(mine, theirs, strict=True))
-    return {axis: pair for axis, pair in pairs if pair[0] != pair[1]}
-
-
-def _check_constant(mine: Any, theirs: Any) -> None:
-    """Check that a constant for the smaller size is the beginning of that for the larger size."""
-    if mine is theirs:
-        return
-    same = mine is not None and theirs is not None and mine.ndim == theirs.ndim
-    if same:
-        both = tuple(map(slice, np.minimum(mine.shape, theirs.shape)))
-        same = mine[both].tobytes() == theirs[both].tobytes()
-    if not same:
-        raise NotOpenError("a constant has other values for another size")
-
-
-@attrs.frozen(eq=False)
-class OpenOperators:
-    """Finds the open axes of the operators of a network, in the order of its fusion groups.
-
-    Attributes:
-        axes: The extents that differ between two networks, and how each follows from the size.
-    """
-
-    axes: dict[Pair, open_axes.OpenAxis]
-
-    def of(
-        self, groups: Sequence[FusionGroup], others: Sequence[FusionGroup]
-    ) -> dict[Any, open_axes.OpenAxes]:
-        """The open axes of operators, by the last variables of their fusion groups.
-
-        Args:
-            groups: The fusion groups of the network.
-            others: Those of the network with another size.
+    def opened(self, function: Function, call: Call, other: OtherCall) -> OpenFunction | None:
+        """A function with open axes or numbers that follow from them; None for any other.
 
         Raises:
-            NotOpenError: An operator sums over an open axis, or moves elements along it.
+            NotOpenError: The function mixes the elements of an open axis.
         """
-        if len(groups) != len(others):
-            raise NotOpenError("it has other operators for another size")
-        operators = {}
-        for group, other in zip(groups, others, strict=True):
-            for mine, theirs in zip(group.constants.arrays, other.constants.arrays, strict=True):
-                _check_constant(mine, theirs)
-            axes = self._axes_of(group, other)
-            operators[group.last] = open_axes.OpenAxes(axes=axes)
-        return operators
+        scaled = _with_called_numbers(function, other.function, self.axes)
+        opened = OpenFunction(function=scaled, sizes=other.sizes)
+        steps = {axis.steps for own in other.sizes for axis in own.values()}
+        if not steps:
+            return None if scaled.same_as(function) else opened
+        if len(steps) > 1:
+            raise NotOpenError(f"{call.kernel} has axes of several open sizes")
+        by_buffer = dict(zip(function.params, opened.axes, strict=True))
+        try:
+            return attrs.evolve(
+                opened, function=_Rows(scaled, call, by_buffer, opened.by_extent).checked()
+            )
+        except NotOpenError:
+            if _has_computed_indices(scaled) or reads_later_elements(
+                scaled, call, other.sizes, self.extent
+            ):
+                raise
+            return opened
 
-    def _axes_of(self, group: FusionGroup, other: FusionGroup) -> Mapping[str, open_axes.OpenAxis]:
-        spec, mine, theirs = group.spec, group.spec.arguments(), other.spec.arguments()
-        names = {name for name in mine | theirs if mine.get(name) != theirs.get(name)}
-        if not names:
-            return {}
-        if isinstance(spec, AttentionSpec) and names <= {"query", "key", "value", "mask"}:
-            return self._of_attention(mine, theirs)
-        if not isinstance(spec, DenseSpec | ConvolutionSpec) or names != {"input"}:
-            raise NotOpenError(f"{spec.kind} {spec.sizes} differs in {', '.join(sorted(names))}")
-        differing = _differing_axes(spec.input, theirs["input"])
-        if set(differing) != {0}:
-            return self._of_image(spec, other.spec, differing)
-        pairs = zip(shape_of(group.inputs[0]), shape_of(other.inputs[0]), strict=True)
-        pair = next((pair for pair in pairs if pair != (1, 1)), (1, 1))
-        # Rows of earlier axes would lie behind those of a smaller call.
-        if pair not in self.axes:
-            return {}
-        axis = self.axes[pair]
-        factor = spec.input[0] // axis.extent
-        if (factor * pair[0], factor * pair[1]) != differing[0]:
-            raise NotOpenError(f"{spec.kind} {spec.sizes} has a number of rows that is no multiple")
-        rows = attrs.evolve(axis, extent=spec.input[0], factor=factor)
-        if isinstance(spec, DenseSpec):
-            return {open_axes.WIDTH: rows, open_axes.INPUT_WIDTH: rows}
-        return {open_axes.BATCH: rows}
 
-    def _of_image(
-        self, spec: DenseSpec | ConvolutionSpec, other: Any, differing: Mapping[int, Pair]
-    ) -> Mapping[str, open_axes.OpenAxis]:
-        """The open height or width of a convolution; that of its output becomes known."""
-        image = isinstance(spec, ConvolutionSpec) and spec.dtype in {FLOAT32, *HALVES}
-        if not image or not differing.keys() <= {*range(2, len(spec.input))[-2:]}:
-            raise NotOpenError(f"{spec.kind} {spec.sizes} moves numbers along an open axis")
-        axes: dict[str, open_axes.OpenAxis] = {}
-        for place, pair in differing.items():
-            if pair not in self.axes:
-                raise NotOpenError(f"{spec.kind} {spec.sizes} has an unknown size")
-            own, output = open_axes.image_axes(spec, place - 2, self.axes[pair])
-            axes |= own
-            outputs = output.extent, other.output_shape[place]
-            if self.axes.setdefault(outputs, output) != output:
-                raise NotOpenError(f"{spec.kind} {spec.sizes} has a size that others round")
-        return axes
-
-    def _of_attention(
-        self, mine: Mapping[str, Any], theirs: Mapping[str, Any]
-    ) -> Mapping[str, open_axes.OpenAxis]:
-        places = {
-            open_axes.BATCH: ("query", 0),
-            open_axes.QUERIES: ("query", 2),
-            open_axes.KEYS: ("key", 2),
-        }
-        axes: dict[str, open_axes.OpenAxis] = {}
-        for name, (field, place) in places.items():
-            pair = mine[field][place], theirs[field][place]
-            if pair[0] == pair[1]:
-                continue
-            if pair not in self.axes:
-                raise NotOpenError("attention has other elements along an open axis")
-            axes[name] = self.axes[pair]
-        return axes
+def _has_computed_indices(function: Function) -> bool:
+    """Whether a function reads elements whose numbers are elements of other arrays."""
+    return any(
+        _nodes(index, tvm.ir.expr.TensorLoad)
+        for load in _nodes(function.body, tvm.ir.expr.TensorLoad)
+        for index in load.indices
+    )
 
 
 def _with_called_numbers(
@@ -339,13 +222,13 @@ class _Rows:
     Attributes:
         call: A call of the function.
         axes: The open axes of each buffer.
-        axis: Their extent.
+        sizes: The open axes by their extents.
     """
 
     function: Function
     call: Call
     axes: dict[Any, Axes]
-    axis: open_axes.OpenAxis
+    sizes: Mapping[int, open_axes.OpenAxis]
     _summed: set[Any] = attrs.field(factory=set)
 
     def checked(self) -> Function:
@@ -366,10 +249,13 @@ class _Rows:
 
     def _ended(self, block: Any) -> Any:
         """A block whose reduction over an open axis ends with the call."""
-        variable = next((v.var for v in block.iter_vars if v.var in self._summed), None)
-        if variable is None:
+        summed = next((v for v in block.iter_vars if v.var in self._summed), None)
+        if summed is None:
             return block
-        part = variable < tirx.Cast(str(variable.ty), self.axis.of(open_axes.called_extent()))
+        variable, axis = summed.var, self.sizes.get(int(summed.dom.extent))
+        if axis is None:
+            self._refuse()
+        part = variable < tirx.Cast(str(variable.ty), axis.of(open_axes.called_extent()))
 
         def ended(store: Any) -> Any:
             value = store.value
@@ -418,7 +304,7 @@ class _Rows:
         )
         return {index for index in indices if not self._is_first(index, analyzer)}
 
-    def _refuse(self) -> None:
+    def _refuse(self) -> NoReturn:
         raise NotOpenError(f"{self.call.kernel} computes elements from others of an open axis")
 
     def _is_first(self, index: Any, analyzer: Any) -> bool:
@@ -458,12 +344,13 @@ def end_loops(function: Function, opened: OpenFunction) -> Function:
     A loop ends there if all that it stores is in an element of the open axis for each iteration.
     Other loops run to their ends, and compute rows that nobody reads.
     """
-    extent, called = opened.axis.extent, opened.axis.of(open_axes.called_extent())
     by_buffer = dict(zip(function.params, opened.axes, strict=False))
+    sizes = opened.by_extent
     ended: list[Any] = []
 
     def visit(loop: Any) -> None:
-        if _is_number(loop.extent, extent) and _stores_elements(loop, by_buffer):
+        is_open = isinstance(loop.extent, tirx.IntImm) and int(loop.extent) in sizes
+        if is_open and _stores_elements(loop, by_buffer):
             ended.append(loop.loop_var)
 
     structural_walk(function.body, (tirx.For, visit), order="pre")
@@ -471,6 +358,7 @@ def end_loops(function: Function, opened: OpenFunction) -> Function:
     def shortened(loop: Any) -> Any:
         if not any(loop.loop_var.same_as(variable) for variable in ended):
             return loop
+        called = sizes[int(loop.extent)].of(open_axes.called_extent())
         end = tirx.Cast(str(loop.loop_var.ty), called)
         fields = loop.kind, loop.body, loop.thread_binding, loop.annotations
         return tirx.For(loop.loop_var, loop.min, end, *fields)

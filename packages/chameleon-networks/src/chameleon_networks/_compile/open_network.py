@@ -1,0 +1,143 @@
+"""Compares a network with one of another size, before any of its operators has a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import attrs
+from chameleon_tvm.api import open_axes, tvm_target
+
+from chameleon_networks._compile.compile import lower_and_fuse, placeholder_kernel
+from chameleon_networks._compile.default_schedules import TASK_ATTRIBUTE
+from chameleon_networks._compile.insert_kernels import insert_kernels
+from chameleon_networks._compile.kernels import OperatorKernel
+from chameleon_networks._compile.open_dimension import OpenDimension, OtherCall
+from chameleon_networks._compile.open_layouts import NotOpenError, OpenLayouts, OpenSizes
+from chameleon_networks._compile.prepared_networks import Prepared
+from chameleon_networks._compile.sequence.calls import Call, CallSequence, read_call_sequence
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.relax_utils import tvm
+
+
+@attrs.frozen(eq=False)
+class LoweredNetwork:
+    """The calls of a network whose operators have no kernels yet.
+
+    Attributes:
+        sequence: The calls.
+        functions: The functions of the calls, by name.
+        operators: The fusion groups of the functions that stand for operators, by name.
+    """
+
+    sequence: CallSequence
+    functions: Mapping[str, Any]
+    operators: Mapping[str, FusionGroup]
+
+    @classmethod
+    def of(cls, prepared: Prepared, target: str) -> Self:
+        """Lower a prepared network.
+
+        Raises:
+            NotStaticError: The network is no sequence of kernel calls.
+        """
+        module, fusions = prepared
+        numbers = {fusion.last: number for number, fusion in enumerate(fusions)}
+
+        def placeholder(fusion: FusionGroup) -> OperatorKernel:
+            kernel = placeholder_kernel(fusion)
+            return attrs.evolve(kernel, task=f"placeholder {numbers[fusion.last]}")
+
+        with tvm_target(target), tvm.transform.PassContext(opt_level=3):
+            lowered = lower_and_fuse(insert_kernels(module, fusions, placeholder))
+        sequence = read_call_sequence(lowered)
+        functions = {call.kernel: lowered[call.kernel] for call in sequence.calls}
+        named = {name: (own.attrs or {}).get(TASK_ATTRIBUTE) for name, own in functions.items()}
+        operators = {
+            name: fusions[int(str(task).split()[1])] for name, task in named.items() if task
+        }
+        return cls(sequence, functions, operators)
+
+    def pairs(self, other: LoweredNetwork) -> Iterator[tuple[Call, Call]]:
+        """The calls of this network, each with that of the network with another size.
+
+        Raises:
+            NotOpenError: The other network has other calls.
+        """
+        calls = self.sequence.calls, other.sequence.calls
+        if len(calls[0]) != len(calls[1]):
+            raise NotOpenError("it has other kernels for another size")
+        for mine, theirs in zip(*calls, strict=True):
+            if (mine.kernel in self.operators) != (theirs.kernel in other.operators):
+                raise NotOpenError("it has other kernels for another size")
+            yield mine, theirs
+
+
+def open_dimension(
+    network: LoweredNetwork, other: LoweredNetwork, sizes: tuple[int, int]
+) -> OpenDimension:
+    """Find the open axes of a network from another one, which differs in one size of its inputs.
+
+    Args:
+        network: The network.
+        other: The other network.
+        sizes: The size in both networks.
+
+    Raises:
+        NotOpenError: A call may not compute a part of the dimension, for the reason given.
+    """
+    layouts = OpenLayouts({sizes: open_axes.OpenAxis(extent=sizes[0])})
+    pairs = [*network.pairs(other)]
+    for mine, theirs in pairs:
+        if group := network.operators.get(mine.kernel):
+            layouts.learn_image(group, other.operators[theirs.kernel])
+    for mine, theirs in pairs:
+        for tensors in zip(mine.arguments, theirs.arguments, strict=True):
+            layouts.learn(*tensors)
+    operators: dict[Any, open_axes.OpenAxes] = {}
+    calls: list[OtherCall] = []
+    dimension = OpenDimension(extent=sizes[0], axes=layouts.axes, operators=operators, others=calls)
+    for mine, theirs in pairs:
+        guesses = _guesses(layouts, mine, theirs)
+        own = guesses[0]
+        if group := network.operators.get(mine.kernel):
+            axes = layouts.operator(group, other.operators[theirs.kernel], mine, own)
+            operators[group.last] = open_axes.OpenAxes(axes=axes)
+        else:
+            function = other.functions[theirs.kernel]
+            options = [OtherCall(function=function, sizes=guess) for guess in guesses]
+            calls.append(_opened(dimension, network.functions[mine.kernel], mine, options))
+            own = calls[-1].sizes
+        for tensor, sizes_of_tensor in zip(mine.arguments, own, strict=True):
+            layouts.keep(tensor, sizes_of_tensor)
+    return dimension
+
+
+def _guesses(layouts: OpenLayouts, mine: Call, theirs: Call) -> list[OpenSizes]:
+    """What the open axes of a call's tensors may be, the likeliest first."""
+    reads = [*map(layouts.of, mine.reads, theirs.reads)]
+    like = {axis for own in reads for axis in own.values()}
+    pairs = [*zip(mine.writes, theirs.writes, strict=True)]
+    return [
+        [*reads, *(layouts.of(*tensors, like, attempt) for tensors in pairs)]
+        for attempt in range(2)
+    ]
+
+
+def _opened(
+    dimension: OpenDimension, function: Any, call: Call, options: Sequence[OtherCall]
+) -> OtherCall:
+    """The first option with which a function computes its part from the part of its inputs.
+
+    Raises:
+        NotOpenError: There is none.
+    """
+    first, second = options
+    try:
+        dimension.opened(function, call, first)
+    except NotOpenError:
+        if first.sizes == second.sizes:
+            raise
+        dimension.opened(function, call, second)
+        return second
+    return first
