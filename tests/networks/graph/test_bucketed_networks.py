@@ -234,7 +234,8 @@ def test_padding_beside_numbers_of_one_sign(tmp_path, extremum):
 
 
 @pytest.mark.long
-def test_padding_that_changes_the_answers_is_not_delivered(delivery_into, tmp_path):
+def test_padding_that_changes_the_answers_is_not_delivered(delivery_into, tmp_path, monkeypatch):
+    monkeypatch.setattr(BucketedFrontend, "_dimension", lambda *_: None)
     source = _mean(tmp_path)
     result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert result.failure.startswith("the network is not delivered: padding changes")
@@ -295,6 +296,7 @@ def test_each_bucket_is_checked(tmp_path, monkeypatch):
         return {"summary": "it compiles", "loops": [len(asked)]}
 
     monkeypatch.setattr(NetworkFrontend, "check", checked)
+    monkeypatch.setattr(BucketedFrontend, "_computes_parts", lambda *_: False)
     report = _convolved(tmp_path, 4, 12).check("llvm", 2, None)
     assert report["summary"] == (
         "each bucket: it compiles; padding keeps the answers ("

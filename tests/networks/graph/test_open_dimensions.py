@@ -82,12 +82,29 @@ def speech():
 
 
 class Shifted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(24, 32), torch.nn.Linear(32, 24)
+
     def forward(self, x):
-        return torch.cumsum(x, 1) + F.pad(x[:, :-1], (0, 0, 1, 0))
+        rows = self.first(torch.cumsum(x, 1)).transpose(0, 1)
+        rows = self.last(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
+        x = rows.transpose(0, 1)
+        return x, x + F.pad(x[:, :-1], (0, 0, 1, 0)) - F.pad(x[:, 1:], (0, 0, 0, 1))
 
 
 def shifted():
-    return Shifted(), (torch.randn(1, 40, 24),)
+    torch.manual_seed(0)
+    return Shifted(), (torch.randn(2, 40, 24),)
+
+
+class Turned(torch.nn.Module):
+    def forward(self, x):
+        return x + x.flip(1)
+
+
+def turned():
+    return Turned(), (torch.randn(1, 40, 24),)
 """
 
 
@@ -166,8 +183,27 @@ def test_a_call_computes_its_own_batch(file, delivery_into, target, tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("axis", ["length", "batch"])
+def test_a_call_may_read_other_elements_of_its_own_and_have_its_rows_apart(
+    file, delivery_into, target, tmp_path, axis
+):
+    size = Buckets(range=(1, 40), count=3, name=axis)
+    shape = (2, size, 24) if axis == "length" else (size, 40, 24)
+    source = source_of(file, "shifted", x=shape)
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert {bucket["is_open"] for bucket in buckets[1:]} == {True}
+    network = chameleon_networks.load(tmp_path / "network", threads=2)
+    rng = np.random.default_rng(0)
+    for extent in (1, 2, 7, 13, 31, 39, 40):
+        whole = [40 if each is size else each for each in shape]
+        network(np.full(whole, np.nan, np.float32))
+        asked = [extent if each is size else each for each in shape]
+        check(source, network, extent, [rng.standard_normal(asked).astype(np.float32)])
+
+
+@pytest.mark.full
 def test_what_moves_numbers_along_a_length_is_computed_whole(file, target):
-    source = source_of(file, "shifted", x=(1, Buckets(range=(1, 200), name="length"), 24))
+    source = source_of(file, "turned", x=(1, Buckets(range=(1, 200), name="length"), 24))
     before = [bucket.name for bucket, _ in source.networks]
     source.decide(NoTrials(target))
     assert [bucket.name for bucket, _ in source.networks] == before
