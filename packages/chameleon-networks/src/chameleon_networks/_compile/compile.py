@@ -209,7 +209,7 @@ def placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
     """A kernel that computes nothing, to find the functions of the rest of the network."""
     # An expression that is not in the graph yet has no type; it is float32.
     types = [getattr(expression, "ty", None) for expression in (*fusion.inputs, fusion.last)]
-    kinds = ["float32" if kind is None else str(kind.dtype) for kind in types]
+    kinds = [str(getattr(kind, "dtype", "float32")) for kind in types]
     buffers = [tirx.decl_buffer([1], kind, f"x{index}") for index, kind in enumerate(kinds)]
     function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
     return OperatorKernel(
