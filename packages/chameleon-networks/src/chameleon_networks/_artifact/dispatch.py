@@ -74,7 +74,7 @@ def _outputs(
     """Rows for the output axes that follow from a dimension in each bucket.
 
     A row has the output, the axis, a factor, and the steps from the dimension's extent to that of
-    the axis: pairs (a, s), by which n becomes (n + a) // s.
+    the axis. These are pairs (a, s), by which n becomes (n + a) // s.
     """
     extents = [own[dimension] for _, own, _ in buckets]
     outputs = [_shapes(signature["outputs"]) for _, _, signature in buckets]

@@ -114,7 +114,7 @@ def open_dimension(
 
 
 def _guesses(layouts: OpenLayouts, mine: Call, theirs: Call) -> list[OpenSizes]:
-    """What the open axes of a call's tensors may be, the likeliest first."""
+    """The guesses for the open axes of a call's tensors, the likeliest first."""
     reads = [*map(layouts.of, mine.reads, theirs.reads)]
     like = {axis for own in reads for axis in own.values()}
     pairs = [*zip(mine.writes, theirs.writes, strict=True)]
