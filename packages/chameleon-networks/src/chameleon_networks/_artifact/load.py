@@ -636,6 +636,8 @@ def _opened(
         kind = "with" if has_vectors else "for"
         logger = logging.getLogger("chameleon.network")
         logger.warning("%s runs its kernels %s %s, because %s", folder, kind, name, reason)
+        if report := getattr(inner.engine, "report", ""):  # folders of earlier versions have none
+            logger.warning("%s: %s", folder, report)
         return network
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == VIRTUAL_MACHINE:

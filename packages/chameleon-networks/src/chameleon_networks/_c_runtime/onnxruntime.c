@@ -227,6 +227,14 @@ static status *open_library(struct network *network, const struct provider *prov
   return network->handle == NULL ? problem(EP_FAIL, "%s", network->error()) : NULL;
 }
 
+static status *report_packing(const struct network *network, const struct provider *provider) {
+  const char *(*reported)(void *);
+  FIND(reported, "report");
+  const char *said = reported(network->handle);
+  if (said[0] == '\0') return NULL;
+  return log_message(provider->logger, WARNING, said, __FILE__, __LINE__, __func__);
+}
+
 /* Open a network with the first library of its text that runs on this machine. */
 static status *open_network(struct network *network, const struct provider *provider,
                             const char *folder, char *text) {
@@ -252,7 +260,7 @@ static status *open_network(struct network *network, const struct provider *prov
       snprintf(said, sizeof said, "%s runs, because %s", library, refusal);
       TRY(log_message(provider->logger, WARNING, said, __FILE__, __LINE__, __func__));
     }
-    if (network->handle != NULL) return NULL;
+    if (network->handle != NULL) return report_packing(network, provider);
     dlclose(network->library);
     network->library = NULL;
   }
