@@ -1,4 +1,4 @@
-"""How long a network with several libraries takes to load: `python benchmarks/level_loads.py FOLDER`.
+"""How long a network with several libraries loads: `python benchmarks/level_loads.py FOLDER`.
 
 Each load is in a fresh process, which has imported NumPy before. The tuned library and each further
 one of the folder are loaded in turns: with an empty cache folder (`first`), with the file that this
@@ -52,7 +52,7 @@ def started(folder: Path, level: str, cache: Path) -> subprocess.Popen[str]:
 
 def line_of(process: subprocess.Popen[str]) -> Any:
     """The next line of a process, read as JSON."""
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
 
@@ -71,10 +71,11 @@ def memory(folder: Path, level: str, cache: Path) -> list[float]:
         for process in pair:
             line_of(process)
         for process in pair:
-            assert process.stdin is not None  # noqa: S101 - it is a pipe
+            assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
-        return [line_of(process) for process in pair][0]
+        answer, _ = map(line_of, pair)
+        return list(answer)
 
 
 def main() -> None:

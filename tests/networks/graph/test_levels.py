@@ -122,16 +122,21 @@ def test_the_manifest_says_how_each_level_was_checked(result, target):
 
 @pytest.mark.full
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_computes_what_torch_does(result, wanted, level, monkeypatch, caplog):
+def test_a_level_computes_what_torch_does(result, wanted, level, monkeypatch, tmp_path, caplog):
     _skip_unless_here(level)
     monkeypatch.setenv("NETWORK_LEVEL", level)
-    with load(result.folder) as network:
-        assert network.level == level
-        _check(network(IMAGE), wanted)
-    [said] = [record for record in caplog.records if record.name == "chameleon.network"]
-    assert said.levelno == logging.WARNING
-    words = f"runs its kernels for {level}, because NETWORK_LEVEL names it"
-    assert said.getMessage().endswith(words)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for _ in range(2):  # the first load packs the weights, and the second one maps them
+        with load(result.folder) as network:
+            assert network.level == level
+            _check(network(IMAGE), wanted)
+    own = [record for record in caplog.records if record.name == "chameleon.network"]
+    chosen, packed, again = (record.getMessage() for record in own)
+    assert {record.levelno for record in own} == {logging.WARNING}
+    assert chosen == again
+    assert chosen.endswith(f"runs its kernels for {level}, because NETWORK_LEVEL names it")
+    [kept] = (tmp_path / "chameleon" / "weights").iterdir()
+    assert packed.endswith(f": its weights are packed for these kernels, and kept in {kept}")
 
 
 @pytest.mark.full

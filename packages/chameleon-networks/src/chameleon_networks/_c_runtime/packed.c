@@ -87,7 +87,7 @@ static int write_all(int file, const char *bytes, size_t size) {
 }
 
 /* Write a file under another name and rename it; 0, or -1 with `errno`. */
-static int write_packed(const struct weights *packed, const char *folder, const char *path) {
+static int write_packed(struct weights *packed, const char *folder, const char *path) {
   char part[PATH_MAX + 64];
   uint64_t random = 0;
   for (char *end = strcpy(part, folder); (end = strchr(end + 1, '/')) != NULL; *end = '/') {
@@ -100,6 +100,7 @@ static int write_packed(const struct weights *packed, const char *folder, const 
   sprintf(part, "%s.%016" PRIx64 ".part", path, random);
   int file = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return -1;
+  weights_seal(packed);
   errno = EPERM;
   int failed = !is_own_file(file) || write_all(file, packed->bytes, packed->size) != 0;
   int why = errno;

@@ -76,7 +76,7 @@ int repack(struct weights *packed, const struct weights *weights, const int *num
            struct pool *pool) {
   int32_t count = sequence.repacking_count;
   int64_t sizes[count + 1];
-  sizes[count] = 0;
+  sizes[count] = 0; /* so that the compiler sees no uninitialized ones */
   for (int32_t number = 0; number < count; ++number) sizes[number] = sequence.repackings[number].size;
   if (weights_make(packed, sequence.packing, sizes, count) != 0) return -1;
   for (int32_t number = 0; number < count; ++number) {
@@ -88,6 +88,5 @@ int repack(struct weights *packed, const struct weights *weights, const int *num
     pool_leave(pool);
     forget(from, from + about->needed);
   }
-  weights_seal(packed);
   return 0;
 }
