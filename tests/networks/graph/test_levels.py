@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import runpy
 import shutil
 import sys
 import zipfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from chameleon_core._errors import ExitCode
@@ -23,7 +25,7 @@ from chameleon_networks._compile.sequence.weights import read_weights
 from chameleon_networks._delivery import other_kernels
 from chameleon_networks._delivery.disassembly import foreign_instructions
 from chameleon_networks._delivery.levels import target_of_level
-from chameleon_networks._export.bundles import write_wheel
+from chameleon_networks._export.bundles import write_onnx_file, write_wheel
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork
@@ -137,6 +139,24 @@ def test_a_level_computes_what_torch_does(result, wanted, level, monkeypatch, tm
     assert chosen.endswith(f"runs its kernels for {level}, because NETWORK_LEVEL names it")
     [kept] = (tmp_path / "chameleon" / "weights").iterdir()
     assert packed.endswith(f": its weights are packed for these kernels, and kept in {kept}")
+
+
+@pytest.mark.full
+def test_onnx_runtime_logs_that_weights_are_packed(result, wanted, tmp_path, monkeypatch, capfd):
+    _skip_unless_here("x86-64-v2")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    write_onnx_file(Path(result.folder), tmp_path)
+    model = onnx.load(tmp_path / "model.onnx")
+    [text] = [one for one in model.graph.node[0].attribute if one.name == "ep_cache_context"]
+    lines = text.s.splitlines(keepends=True)
+    text.s = lines[0] + b"".join(line for line in lines if b"x86-64-v2" in line)
+    onnx.save(model, tmp_path / "model.onnx")
+    options = runpy.run_path(str(tmp_path / "__init__.py"))["session_options"]()
+    for is_first in (True, False):
+        session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)
+        [taken] = session.get_inputs()
+        _check(session.run(None, {taken.name: IMAGE})[0], wanted)
+        assert ("its weights are packed for these" in capfd.readouterr().err) == is_first
 
 
 @pytest.mark.full
