@@ -31,6 +31,7 @@ from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork
 from chameleon_networks._shapes import Buckets
 from chameleon_system._processor import own_architecture
+from chameleon_system.api import user_cache_folder
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm.api import host_features
@@ -98,6 +99,13 @@ def wanted(tiny):
     return functional.linear(functional.max_pool2d(x, 2).flatten(1), last).numpy()
 
 
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Sets variables of the environment, of which one names an empty cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return monkeypatch
+
+
 FEATURES = {"x86-64-v2": {"sse4.2"}, "x86-64-v3": {"avx2", "fma", "bmi2", "movbe"}}
 
 
@@ -124,10 +132,9 @@ def test_the_manifest_says_how_each_level_was_checked(result, target):
 
 @pytest.mark.full
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_computes_what_torch_does(result, wanted, level, monkeypatch, tmp_path, caplog):
+def test_a_level_computes_what_torch_does(result, wanted, level, cache, caplog):
     _skip_unless_here(level)
-    monkeypatch.setenv("NETWORK_LEVEL", level)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache.setenv("NETWORK_LEVEL", level)
     for _ in range(2):  # the first load packs the weights, and the second one maps them
         with load(result.folder) as network:
             assert network.level == level
@@ -137,14 +144,14 @@ def test_a_level_computes_what_torch_does(result, wanted, level, monkeypatch, tm
     assert {record.levelno for record in own} == {logging.WARNING}
     assert chosen == again
     assert chosen.endswith(f"runs its kernels for {level}, because NETWORK_LEVEL names it")
-    [kept] = (tmp_path / "chameleon" / "weights").iterdir()
+    [kept] = (user_cache_folder() / "weights").iterdir()
     assert packed.endswith(f": its weights are packed for these kernels, and kept in {kept}")
 
 
 @pytest.mark.full
-def test_onnx_runtime_logs_that_weights_are_packed(result, wanted, tmp_path, monkeypatch, capfd):
+@pytest.mark.usefixtures("cache")
+def test_onnx_runtime_logs_that_weights_are_packed(result, wanted, tmp_path, capfd):
     _skip_unless_here("x86-64-v2")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     write_onnx_file(Path(result.folder), tmp_path)
     model = onnx.load(tmp_path / "model.onnx")
     [text] = [one for one in model.graph.node[0].attribute if one.name == "ep_cache_context"]
