@@ -1,6 +1,7 @@
 """Weights that a library packs otherwise are kept in a file, which later loads map."""
 
 import os
+import resource
 import shutil
 import subprocess
 import time
@@ -45,9 +46,9 @@ def load(program, weights, tmp_path, monkeypatch):
     """Loads the weights in a process; what it says, which has compared the packed numbers."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def load(scenario="", status=0):
+    def load(scenario="", status=0, **more):
         done = subprocess.run(
-            [program, weights, scenario], capture_output=True, text=True, check=False
+            [program, weights, scenario], capture_output=True, text=True, check=False, **more
         )
         assert done.returncode == status, done
         return done.stdout
@@ -145,6 +146,12 @@ def test_a_load_that_cannot_write_goes_on(load, kept, scenario, reason):
     load()
     assert load(scenario) == (wanted if scenario == "other user" else "")
     assert load() == ""
+
+
+def test_a_limit_of_file_sizes_does_not_end_the_process(load, kept):
+    limit = 200_000
+    said = load(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert said == f"{PACKED} at each load, because {kept} cannot be written: File too large"
 
 
 def test_a_process_that_is_killed_leaves_nothing_that_is_used(load, kept):

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,6 +91,11 @@ static int write_all(int file, const char *bytes, size_t size) {
 static int write_packed(struct weights *packed, const char *folder, const char *path) {
   char part[PATH_MAX + 64];
   uint64_t random = 0;
+  struct rlimit most;
+  if (getrlimit(RLIMIT_FSIZE, &most) == 0 && packed->size > most.rlim_cur) {
+    errno = EFBIG; /* a signal would end the process */
+    return -1;
+  }
   for (char *end = strcpy(part, folder); (end = strchr(end + 1, '/')) != NULL; *end = '/') {
     *end = '\0';
     mkdir(part, 0700);
