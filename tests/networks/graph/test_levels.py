@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import runpy
 import shutil
 import sys
 import zipfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from chameleon_core._errors import ExitCode
@@ -23,12 +25,13 @@ from chameleon_networks._compile.sequence.weights import read_weights
 from chameleon_networks._delivery import other_kernels
 from chameleon_networks._delivery.disassembly import foreign_instructions
 from chameleon_networks._delivery.levels import target_of_level
-from chameleon_networks._export.bundles import write_wheel
+from chameleon_networks._export.bundles import write_onnx_file, write_wheel
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork
 from chameleon_networks._shapes import Buckets
 from chameleon_system._processor import own_architecture
+from chameleon_system.api import user_cache_folder
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm.api import host_features
@@ -96,6 +99,13 @@ def wanted(tiny):
     return functional.linear(functional.max_pool2d(x, 2).flatten(1), last).numpy()
 
 
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Sets variables of the environment, of which one names an empty cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return monkeypatch
+
+
 FEATURES = {"x86-64-v2": {"sse4.2"}, "x86-64-v3": {"avx2", "fma", "bmi2", "movbe"}}
 
 
@@ -122,16 +132,38 @@ def test_the_manifest_says_how_each_level_was_checked(result, target):
 
 @pytest.mark.full
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_computes_what_torch_does(result, wanted, level, monkeypatch, caplog):
+def test_a_level_computes_what_torch_does(result, wanted, level, cache, caplog):
     _skip_unless_here(level)
-    monkeypatch.setenv("NETWORK_LEVEL", level)
-    with load(result.folder) as network:
-        assert network.level == level
-        _check(network(IMAGE), wanted)
-    [said] = [record for record in caplog.records if record.name == "chameleon.network"]
-    assert said.levelno == logging.WARNING
-    words = f"runs its kernels for {level}, because NETWORK_LEVEL names it"
-    assert said.getMessage().endswith(words)
+    cache.setenv("NETWORK_LEVEL", level)
+    for _ in range(2):  # the first load packs the weights, and the second one maps them
+        with load(result.folder) as network:
+            assert network.level == level
+            _check(network(IMAGE), wanted)
+    own = [record for record in caplog.records if record.name == "chameleon.network"]
+    chosen, packed, again = (record.getMessage() for record in own)
+    assert {record.levelno for record in own} == {logging.WARNING}
+    assert chosen == again
+    assert chosen.endswith(f"runs its kernels for {level}, because NETWORK_LEVEL names it")
+    [kept] = (user_cache_folder() / "weights").iterdir()
+    assert packed.endswith(f": its weights are packed for these kernels, and kept in {kept}")
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("cache")
+def test_onnx_runtime_logs_that_weights_are_packed(result, wanted, tmp_path, capfd):
+    _skip_unless_here("x86-64-v2")
+    write_onnx_file(Path(result.folder), tmp_path)
+    model = onnx.load(tmp_path / "model.onnx")
+    [text] = [one for one in model.graph.node[0].attribute if one.name == "ep_cache_context"]
+    lines = text.s.splitlines(keepends=True)
+    text.s = lines[0] + b"".join(line for line in lines if b"x86-64-v2" in line)
+    onnx.save(model, tmp_path / "model.onnx")
+    options = runpy.run_path(str(tmp_path / "__init__.py"))["session_options"]()
+    for is_first in (True, False):
+        session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)
+        [taken] = session.get_inputs()
+        _check(session.run(None, {taken.name: IMAGE})[0], wanted)
+        assert ("its weights are packed for these" in capfd.readouterr().err) == is_first
 
 
 @pytest.mark.full

@@ -151,7 +151,7 @@ def test_vectors_run_and_the_reason_is_told(delivered, machine, caplog, facts, r
     with loading.load(folder, threads=2, instances=2) as network:
         assert network.vectors.startswith(reason)
         _check(network)
-    (said,) = [record for record in caplog.records if record.name == "chameleon.network"]
+    said, *_ = [record for record in caplog.records if record.name == "chameleon.network"]
     assert said.levelno == logging.WARNING
     assert f"runs its kernels with vectors, because {reason}" in said.getMessage()
 

@@ -68,6 +68,7 @@ class Handle:
         self.run = function("compute", INTEGER, *[POINTER] * 3, INTEGER, POINTER)
         self.threads = int(function("threads", INTEGER, POINTER)(self.pointer))
         self.kernels = function("kernels", TEXT)().decode().splitlines()
+        self.report = function("report", TEXT, POINTER)(self.pointer).decode(errors="replace")
 
 
 def _library(file: pathlib.Path) -> Any:
@@ -124,6 +125,7 @@ class Library:
         # Each running call has its own reference, so the network can be closed during calls.
         self._handle: Handle | None = Handle(*arguments)
         self.threads, self.kernels = self._handle.threads, self._handle.kernels
+        self.report = self._handle.report
 
     def run(self, inputs: Arrays, kinds: list[Any], times: Any = None, extent: int = 0) -> Arrays:
         """Compute the outputs of one inference, or so many elements of the open axes."""

@@ -575,8 +575,8 @@ def load(
         raise RuntimeError(_NO_NETWORK.format(folder))
     # Larger buckets, which also have kernels for CPUs without tiles, take the others' calls.
     others = [bucket for bucket in manifest["buckets"] if not bucket.get("needs_tiles")]
-    first = inside(folder, manifest["buckets"][0]["folder"])
-    if others and others != manifest["buckets"] and refusal(checked_manifest(first)):
+    folders = [inside(folder, bucket["folder"]) for bucket in manifest["buckets"]]
+    if others and others != manifest["buckets"] and refusal(checked_manifest(folders[0])):
         manifest = {**manifest, "buckets": others}
     chosen = runpy.run_path(str(_code(folder, manifest, "_buckets.py")))["Buckets"]
 
@@ -636,6 +636,8 @@ def _opened(
         kind = "with" if has_vectors else "for"
         logger = logging.getLogger("chameleon.network")
         logger.warning("%s runs its kernels %s %s, because %s", folder, kind, name, reason)
+        if report := getattr(inner.engine, "report", ""):  # folders of earlier versions have none
+            logger.warning("%s: %s", folder, report)
         return network
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == VIRTUAL_MACHINE:

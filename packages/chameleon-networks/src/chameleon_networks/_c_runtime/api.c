@@ -31,6 +31,10 @@ API(int, threads)(const struct HANDLE *handle) {
   return threads_of((const struct handle *)handle);
 }
 
+API(const char *, report)(const struct HANDLE *handle) {
+  return report_of((const struct handle *)handle);
+}
+
 API(int, constant_count)(void) { return sequence.constant_count; }
 
 API(int, call_count)(void) { return sequence.call_count; }

@@ -15,7 +15,8 @@
 
 struct handle {
   struct weights weights;
-  struct repacked repacked;
+  struct weights packed; /* the constants that are made of those in `weights` */
+  char report[REPORT_BYTES];
   struct pool *pool;
   int instances;
   struct instance **all;
@@ -75,7 +76,7 @@ void destroy_handle(struct handle *handle) {
     instance_close(handle->all[number]);
     workspaces_free(&handle->workspaces[number]);
   }
-  repacked_close(&handle->repacked);
+  weights_close(&handle->packed);
   weights_close(&handle->weights);
   pthread_cond_destroy(&handle->given_back);
   pthread_mutex_destroy(&handle->mutex);
@@ -120,7 +121,7 @@ struct handle *open_handle(const struct library *library, const char *weights, i
     destroy_handle(handle);
     return NULL;
   }
-  if (weights_open(&handle->weights, weights, sequence.layout, threads) != 0) {
+  if (weights_open(&handle->weights, weights, sequence.layout, 0) != 0) {
     destroy_handle(handle);
     return NULL;
   }
@@ -130,13 +131,13 @@ struct handle *open_handle(const struct library *library, const char *weights, i
     destroy_handle(handle);
     return NULL;
   }
-  if (repack(&handle->repacked, &handle->weights, constants, handle->pool) != 0) {
+  if (packed_open(&handle->packed, &handle->weights, weights, constants, handle->pool,
+                  handle->report) != 0) {
     destroy_handle(handle);
     return NULL;
   }
   for (int number = 0; number < instances; ++number) {
-    handle->all[number] =
-        instance_open(&handle->weights, &handle->repacked, constants, threads);
+    handle->all[number] = instance_open(&handle->weights, &handle->packed, constants, threads);
     if (handle->all[number] == NULL) {
       destroy_handle(handle);
       return NULL;
@@ -165,6 +166,8 @@ static void give_back(struct handle *handle, int number) {
   pthread_cond_broadcast(&handle->given_back);
   pthread_mutex_unlock(&handle->mutex);
 }
+
+const char *report_of(const struct handle *handle) { return handle->report; }
 
 int threads_of(const struct handle *handle) { return pool_threads(handle->pool); }
 

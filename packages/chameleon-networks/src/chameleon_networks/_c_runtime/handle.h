@@ -24,6 +24,9 @@ struct handle *open_handle(const struct library *library, const char *weights, i
                            int instances, const int *constants);
 void destroy_handle(struct handle *handle);
 
+/* What to tell the user about packed weights; empty if nothing. */
+const char *report_of(const struct handle *handle);
+
 int threads_of(const struct handle *handle);
 
 /* One inference, as `instance_run` describes it. */

@@ -28,7 +28,7 @@ Linking these objects again, for instance under another name, gives the same mac
 
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")
 _SHARED = (
-    *("handle.c", "sequence.c", "repack.c", "pool.c"),
+    *("handle.c", "sequence.c", "repack.c", "packed.c", "pool.c"),
     *("kernels.c", "weights.c", "processor.c"),
 )
 """C files that are the same in all libraries."""

@@ -227,6 +227,18 @@ static status *open_library(struct network *network, const struct provider *prov
   return network->handle == NULL ? problem(EP_FAIL, "%s", network->error()) : NULL;
 }
 
+/* Log what a library tells about its weights; those of earlier versions tell nothing. */
+static status *report_packing(const struct network *network, const struct provider *provider,
+                              const char *library) {
+  const char *(*reported)(void *);
+  *(void **)&reported = dlsym(network->library, "network_report");
+  const char *report = reported == NULL ? "" : reported(network->handle);
+  char said[PATH_MAX + 2 * LONGEST];
+  snprintf(said, sizeof said, "%s: %s", library, report);
+  if (report[0] == '\0') return NULL;
+  return log_message(provider->logger, WARNING, said, __FILE__, __LINE__, __func__);
+}
+
 /* Open a network with the first library of its text that runs on this machine. */
 static status *open_network(struct network *network, const struct provider *provider,
                             const char *folder, char *text) {
@@ -252,7 +264,7 @@ static status *open_network(struct network *network, const struct provider *prov
       snprintf(said, sizeof said, "%s runs, because %s", library, refusal);
       TRY(log_message(provider->logger, WARNING, said, __FILE__, __LINE__, __func__));
     }
-    if (network->handle != NULL) return NULL;
+    if (network->handle != NULL) return report_packing(network, provider, library);
     dlclose(network->library);
     network->library = NULL;
   }

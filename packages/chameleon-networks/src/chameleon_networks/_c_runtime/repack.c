@@ -5,15 +5,12 @@
  */
 
 #define _GNU_SOURCE
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "sequence.h"
 
-#define HUGE_PAGE ((size_t)2 << 20)
-#define ALIGNMENT 64
 #define BAND 64 /* rows that a thread moves at a time: where they come from stays in its cache */
 
 /* One constant that is made of another one. */
@@ -62,6 +59,12 @@ static int move_band(int band, TVMParallelGroupEnv *environment, void *data) {
   return 0;
 }
 
+const char *repacked_data(const struct weights *weights, const int *numbers,
+                          const struct repacking *about) {
+  struct tensor whole = {.position = about->constant, .size = about->needed};
+  return constant_data(weights, numbers, &whole);
+}
+
 /* The weights are needed no more: give back the memory that their pages take in this process. */
 static void forget(const char *start, const char *end) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -69,48 +72,21 @@ static void forget(const char *start, const char *end) {
   if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
-int repack(struct repacked *repacked, const struct weights *weights, const int *numbers,
+int repack(struct weights *packed, const struct weights *weights, const int *numbers,
            struct pool *pool) {
-  *repacked = (struct repacked){0};
-  if (sequence.repacking_count == 0) return 0;
-  size_t size = HUGE_PAGE;
-  for (int32_t number = 0; number < sequence.repacking_count; ++number) {
-    size += ((size_t)sequence.repackings[number].size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  }
-  repacked->constants = calloc((size_t)sequence.repacking_count, sizeof(*repacked->constants));
-  char *room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (repacked->constants == NULL || room == MAP_FAILED) {
-    if (room != MAP_FAILED) munmap(room, size);
-    free(repacked->constants);
-    *repacked = (struct repacked){0};
-    set_error("there is not enough memory for the weights");
-    return -1;
-  }
-  *repacked = (struct repacked){repacked->constants, room, size};
-  madvise(room, size, MADV_HUGEPAGE);
-  char *to = (char *)(((uintptr_t)room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-  for (int32_t number = 0; number < sequence.repacking_count; ++number) {
+  int32_t count = sequence.repacking_count;
+  int64_t sizes[count + 1];
+  sizes[count] = 0; /* so that the compiler sees no uninitialized ones */
+  for (int32_t number = 0; number < count; ++number) sizes[number] = sequence.repackings[number].size;
+  if (weights_make(packed, sequence.packing, sizes, count) != 0) return -1;
+  for (int32_t number = 0; number < count; ++number) {
     const struct repacking *about = &sequence.repackings[number];
-    struct tensor whole = {.position = about->constant, .size = about->needed};
-    char *from = constant_data(weights, numbers, &whole);
-    if (from == NULL) {
-      repacked_close(repacked);
-      set_error("the file does not hold the weights of this library");
-      return -1;
-    }
-    struct move move = {about, from, to};
+    const char *from = repacked_data(weights, numbers, about);
+    struct move move = {about, from, (char *)packed->bytes + packed->offsets[number]};
     pool_enter(pool);
     pool_run(pool, 0, move_band, &move, (about->rows + BAND - 1) / BAND);
     pool_leave(pool);
     forget(from, from + about->needed);
-    repacked->constants[number] = to;
-    to += ((size_t)about->size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
   return 0;
-}
-
-void repacked_close(struct repacked *repacked) {
-  if (repacked->memory != NULL) munmap(repacked->memory, repacked->bytes);
-  free(repacked->constants);
-  *repacked = (struct repacked){0};
 }

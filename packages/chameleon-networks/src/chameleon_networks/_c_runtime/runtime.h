@@ -59,9 +59,22 @@ struct weights {
   const int64_t *sums;    /* their checksums */
 };
 
-/* Map a file and compare all of it with its checksums; 0, or -1 with an error.
- * `layout` says which library's weights they have to be. */
-int weights_open(struct weights *weights, const char *path, int64_t layout, int threads);
+/* Whether a file belongs to the user of this process, and nobody else may write it. */
+int is_own_file(int file);
+
+/* Map a file, with `own` only if it is the user's own one; 0, or -1 with an error. `layout` says
+ * which library's weights they have to be. */
+int weights_open(struct weights *weights, const char *path, int64_t layout, int own);
+
+/* Compare a file's constants with their checksums, or with `needed` those that are marked there;
+ * 0, or -1 with an error. */
+int weights_check(const struct weights *weights, const char *path, const char *needed, int threads);
+
+/* Make the content of a file in memory of this process, with constants of some sizes in bytes, which
+ * are 0 at first; 0, or -1 with an error. `weights_seal` then computes their checksums. */
+int weights_make(struct weights *weights, int64_t layout, const int64_t *sizes, int64_t count);
+void weights_seal(struct weights *weights);
+
 void weights_close(struct weights *weights);
 
 /* A feature of the processor, which an emulator has or lacks whatever /proc/cpuinfo shows. On ARM,

@@ -51,7 +51,7 @@ char *constant_data(const struct weights *weights, const int *numbers,
   return (char *)weights->bytes + start + tensor->offset;
 }
 
-struct instance *instance_open(const struct weights *weights, const struct repacked *repacked,
+struct instance *instance_open(const struct weights *weights, const struct weights *packed,
                                const int *numbers, int threads) {
   struct instance *instance = calloc(1, sizeof(*instance));
   int32_t loops = 0;
@@ -81,7 +81,7 @@ struct instance *instance_open(const struct weights *weights, const struct repac
     own->strides = (int64_t *)sequence.strides + tensor->first;
     if (tensor->place == ARENA) own->data = instance->arena + tensor->offset;
     if (tensor->place == REPACKED) {
-      own->data = repacked->constants[tensor->position] + tensor->offset;
+      own->data = (char *)packed->bytes + packed->offsets[tensor->position] + tensor->offset;
     }
     if (tensor->place == CONSTANT) {
       own->data = constant_data(weights, numbers, tensor);

@@ -8,18 +8,22 @@
 #include "runtime.h"
 
 struct tensor;
+struct repacking;
 
-/* Constants that are made of those in the file of weights, for all instances. */
-struct repacked {
-  char **constants;
-  char *memory;
-  size_t bytes;
-};
+/* The data that a constant is made of, or NULL if the weights have other data there. */
+const char *repacked_data(const struct weights *weights, const int *numbers,
+                          const struct repacking *about);
 
-/* Make them; 0, or -1 with an error. Nobody else may be using the pool. */
-int repack(struct repacked *repacked, const struct weights *weights, const int *numbers,
+/* Make all such constants; 0, or -1 with an error. Nobody else may be using the pool. */
+int repack(struct weights *packed, const struct weights *weights, const int *numbers,
            struct pool *pool);
-void repacked_close(struct repacked *repacked);
+
+/* Map these constants from the user's cache folder, or make them and write them there; and check the
+ * file of weights `path`, but not the data that mapped constants were made of. 0, or -1 with an
+ * error. `report`, of REPORT_BYTES, gets a sentence if they were made. */
+#define REPORT_BYTES 5000
+int packed_open(struct weights *packed, const struct weights *weights, const char *path,
+                const int *numbers, struct pool *pool, char *report);
 
 /* The data of a constant, or NULL if the weights have another one there. */
 char *constant_data(const struct weights *weights, const int *numbers, const struct tensor *tensor);
@@ -27,10 +31,10 @@ char *constant_data(const struct weights *weights, const int *numbers, const str
 /* The state of one inference: memory for its kernels, and tensors in it. */
 struct instance;
 
-/* An instance whose constants lie in `weights` and `repacked`. `numbers` says which of the constants
+/* An instance whose constants lie in `weights` and `packed`. `numbers` says which of the constants
  * there are the network's own, in its order; NULL if the first ones are. Parallel loops are cut for
  * `threads` threads. NULL with an error if there is no memory, or if the constants do not fit. */
-struct instance *instance_open(const struct weights *weights, const struct repacked *repacked,
+struct instance *instance_open(const struct weights *weights, const struct weights *packed,
                                const int *numbers, int threads);
 void instance_close(struct instance *instance);
 
@@ -84,6 +88,7 @@ struct repacking {
 /* What is special to a network; "tables.c" has it. */
 struct sequence {
   int64_t layout;     /* of its weights */
+  int64_t packing;    /* a digest of the constants that are made of others */
   int64_t arena_size; /* bytes */
   int32_t constant_count, input_count, tensor_count, bound_count, argument_count, call_count;
   int32_t copy_count, repacking_count;

@@ -5,6 +5,7 @@
 
 const struct sequence sequence = {
     .layout = (int64_t)(LAYOUT),
+    .packing = (int64_t)(PACKING),
     .arena_size = ARENA_SIZE,
     .constant_count = CONSTANTS,
     .input_count = INPUTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 from collections import defaultdict
@@ -274,9 +275,11 @@ class _TableWriter:
             f"{{{position}, {numbers[tensor]}, {tensor.size}}}"
             for position, tensor in plan.copies.items()
         ]
+        repackings = self._repackings()
         sizes = {
             "INPUTS": len(sequence.inputs),
             "LAYOUT": layout,
+            "PACKING": self._packing(*repackings),
             "TENSORS": len(entries),
             "BOUND": len(bound),
             "ARGUMENTS": len(arguments),
@@ -302,7 +305,7 @@ class _TableWriter:
                 c_array("uint32_t", "sums", sums),
                 c_array("struct call", "calls", calls),
                 c_array("struct copy", "copies", copies),
-                *self._repackings(),
+                *repackings,
                 f"static const char kernels[] = {names};",
             )
         )
@@ -326,6 +329,13 @@ class _TableWriter:
             c_array("struct repacking", "repackings", entries),
             c_array("int32_t", "places", places),
         )
+
+    def _packing(self, *repackings: str) -> str:
+        """A digest of the constants that the runtime makes of others, as a number of C."""
+        made = hashlib.blake2b("".join(repackings).encode(), digest_size=8)
+        for repacking, _, _ in self._constants.made:
+            made.update(digest_of(repacking.source))
+        return f"0x{made.hexdigest()}ULL"
 
     def _place(self, tensor: Tensor) -> tuple[str, int, int]:
         """The kind of memory that a tensor is in, its number there, and the offset in bytes."""
