@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from chameleon_networks._compile.compile import functions_without_kernels
+from chameleon_networks._compile.lowered_networks import functions_without_kernels
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.operators import count_unfused_operators
 from chameleon_networks._graph.prepare import prepare_module

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from chameleon_core._network_result import NetworkResult
 from chameleon_core.plugin_api import Delivery, NoOptions
-from chameleon_networks._compile.compile import compile_network, functions_without_kernels
+from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.loop_tasks import (
     TUNED_SHARE,
@@ -12,6 +12,7 @@ from chameleon_networks._compile.loop_tasks import (
     costly_functions,
     loop_tasks,
 )
+from chameleon_networks._compile.lowered_networks import functions_without_kernels
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import relax

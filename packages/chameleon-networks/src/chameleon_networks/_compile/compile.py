@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -181,43 +180,6 @@ class _WithoutEmptyConstants(relax.PyExprMutator):
             return constant
         made = relax.op.builtin.alloc_tensor(constant.ty.shape, str(constant.ty.dtype), 0)
         return self.builder_.emit(made)
-
-
-def functions_without_kernels(
-    module: Any, fusions: Sequence[FusionGroup], target: str
-) -> list[tuple[Any, int]]:
-    """The functions, such as a softmax, outside of fusion groups, and their calls per inference."""
-    with tvm_target(target), tvm.transform.PassContext(opt_level=3):
-        functions = lower_and_fuse(insert_kernels(module, fusions, placeholder_kernel))
-    calls: Counter[str] = Counter()
-
-    def visit(expression: Any) -> None:
-        if isinstance(expression, relax.Call):
-            calls.update(
-                str(a.name_hint) for a in expression.args if isinstance(a, tvm.ir.GlobalVar)
-            )
-
-    relax.analysis.post_order_visit(functions["main"], visit)
-    return [
-        (function, calls[str(variable.name_hint)])
-        for variable, function in functions.functions_items()
-        if isinstance(function, tirx.PrimFunc) and TASK_ATTRIBUTE not in (function.attrs or {})
-    ]
-
-
-def placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
-    """A kernel that computes nothing, to find the functions of the rest of the network."""
-    # An expression that is not in the graph yet has no type; it is float32.
-    types = [getattr(expression, "ty", None) for expression in (*fusion.inputs, fusion.last)]
-    kinds = [str(getattr(kind, "dtype", "float32")) for kind in types]
-    buffers = [tirx.decl_buffer([1], kind, f"x{index}") for index, kind in enumerate(kinds)]
-    function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
-    return OperatorKernel(
-        task="placeholder",
-        function=function,
-        arguments=(None,) * len(fusion.inputs),
-        plain_loops=True,
-    )
 
 
 def lower_and_fuse(module: Any) -> Any:

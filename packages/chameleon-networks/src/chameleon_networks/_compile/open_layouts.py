@@ -136,7 +136,7 @@ class OpenLayouts:
             check_constant(own, another)
         spec: Any = group.spec
         mine, theirs = spec.arguments(), other.spec.arguments()
-        pairs: dict[str, Any] = {n: (mine.get(n), theirs.get(n)) for n in mine | theirs}
+        pairs: Mapping[str, Any] = {n: (mine.get(n), theirs.get(n)) for n in mine | theirs}
         differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if not differing:
             return {}

@@ -16,9 +16,9 @@ from chameleon_networks._artifact.buckets import Buckets, PaddedCall
 from chameleon_networks._artifact.dispatch import uncompiled_buckets
 from chameleon_networks._checks.check import Facts
 from chameleon_networks._checks.padding import check_padding, check_pads
+from chameleon_networks._compile.lowered_networks import LoweredNetwork, open_dimension
 from chameleon_networks._compile.open_dimension import OpenDimension
 from chameleon_networks._compile.open_layouts import NotOpenError
-from chameleon_networks._compile.open_network import LoweredNetwork, open_dimension
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._compile.sequence.calls import NotStaticError
 from chameleon_networks._delivery.buckets import delivered

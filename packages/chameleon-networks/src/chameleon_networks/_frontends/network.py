@@ -20,8 +20,8 @@ from chameleon_tvm.api import FusedSpec, OperatorSpec, kind_of
 
 from chameleon_networks._c_runtime.linking import shared_objects
 from chameleon_networks._checks.check import CheckReport, Facts, tried
-from chameleon_networks._compile.compile import functions_without_kernels
 from chameleon_networks._compile.loop_tasks import CostlyFunction, loop_tasks
+from chameleon_networks._compile.lowered_networks import functions_without_kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.deliver import delivered
 from chameleon_networks._delivery.delivery_steps import DeliverableNetwork

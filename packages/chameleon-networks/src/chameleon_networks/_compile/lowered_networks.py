@@ -1,14 +1,15 @@
-"""Compares a network with one of another size, before any of its operators has a kernel."""
+"""Networks whose operators have no kernels yet: their other functions, and their open axes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import attrs
-from chameleon_tvm.api import open_axes, tvm_target
+from chameleon_tvm.api import open_axes, tirx, tvm_target
 
-from chameleon_networks._compile.compile import lower_and_fuse, placeholder_kernel
+from chameleon_networks._compile.compile import lower_and_fuse
 from chameleon_networks._compile.default_schedules import TASK_ATTRIBUTE
 from chameleon_networks._compile.insert_kernels import insert_kernels
 from chameleon_networks._compile.kernels import OperatorKernel
@@ -17,7 +18,44 @@ from chameleon_networks._compile.open_layouts import NotOpenError, OpenLayouts, 
 from chameleon_networks._compile.prepared_networks import Prepared
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, read_call_sequence
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.relax_utils import tvm
+from chameleon_networks._graph.relax_utils import relax, tvm
+
+
+def functions_without_kernels(
+    module: Any, fusions: Sequence[FusionGroup], target: str
+) -> list[tuple[Any, int]]:
+    """The functions, such as a softmax, outside of fusion groups, and their calls per inference."""
+    with tvm_target(target), tvm.transform.PassContext(opt_level=3):
+        functions = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
+    calls: Counter[str] = Counter()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.Call):
+            calls.update(
+                str(a.name_hint) for a in expression.args if isinstance(a, tvm.ir.GlobalVar)
+            )
+
+    relax.analysis.post_order_visit(functions["main"], visit)
+    return [
+        (function, calls[str(variable.name_hint)])
+        for variable, function in functions.functions_items()
+        if isinstance(function, tirx.PrimFunc) and TASK_ATTRIBUTE not in (function.attrs or {})
+    ]
+
+
+def _placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
+    """A kernel that computes nothing, to find the functions of the rest of the network."""
+    # An expression that is not in the graph yet has no type; it is float32.
+    types = [getattr(expression, "ty", None) for expression in (*fusion.inputs, fusion.last)]
+    kinds = [str(getattr(kind, "dtype", "float32")) for kind in types]
+    buffers = [tirx.decl_buffer([1], kind, f"x{index}") for index, kind in enumerate(kinds)]
+    function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
+    return OperatorKernel(
+        task="placeholder",
+        function=function,
+        arguments=(None,) * len(fusion.inputs),
+        plain_loops=True,
+    )
 
 
 @attrs.frozen(eq=False)
@@ -45,7 +83,7 @@ class LoweredNetwork:
         numbers = {fusion.last: number for number, fusion in enumerate(fusions)}
 
         def placeholder(fusion: FusionGroup) -> OperatorKernel:
-            kernel = placeholder_kernel(fusion)
+            kernel = _placeholder_kernel(fusion)
             return attrs.evolve(kernel, task=f"placeholder {numbers[fusion.last]}")
 
         with tvm_target(target), tvm.transform.PassContext(opt_level=3):
