@@ -106,7 +106,8 @@ class LoweredNetwork:
         if len(calls[0]) != len(calls[1]):
             raise NotOpenError("it has other kernels for another size")
         for mine, theirs in zip(*calls, strict=True):
-            if (mine.kernel in self.operators) != (theirs.kernel in other.operators):
+            same = (mine.kernel in self.operators) == (theirs.kernel in other.operators)
+            if not same or len(mine.arguments) != len(theirs.arguments):
                 raise NotOpenError("it has other kernels for another size")
             yield mine, theirs
 

@@ -7,6 +7,7 @@ show which axes of their arrays have this size.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -61,9 +62,17 @@ class OpenFunction:
 
     @property
     def by_extent(self) -> dict[int, open_axes.OpenAxis]:
-        """The open axes of one part, by the extents for which the function is compiled."""
-        axes = (axis for own in self.sizes for axis in own.values())
-        return {axis.extent: axis for axis in axes if axis.repeats == 1}
+        """The open axes of one part, by the extents for which the function is compiled.
+
+        Extents that mean different axes are left out.
+        """
+        count = Counter(axis.extent for axis in self.different)
+        return {a.extent: a for a in self.different if a.repeats == count[a.extent] == 1}
+
+    @property
+    def different(self) -> set[open_axes.OpenAxis]:
+        """The different open axes."""
+        return {axis for own in self.sizes for axis in own.values()}
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -129,22 +138,25 @@ class OpenDimension:
         """
         scaled = _with_called_numbers(function, other.function, self.axes)
         opened = OpenFunction(function=scaled, sizes=other.sizes)
-        steps = {axis.steps for own in other.sizes for axis in own.values()}
+        axes = opened.different
+        steps = {axis.steps for axis in axes}
         if not steps:
             return None if scaled.same_as(function) else opened
         if len(steps) > 1:
             raise NotOpenError(f"{call.kernel} has axes of several open sizes")
         by_buffer = dict(zip(function.params, opened.axes, strict=True))
-        try:
-            return attrs.evolve(
-                opened, function=_Rows(scaled, call, by_buffer, opened.by_extent).checked()
-            )
-        except NotOpenError:
-            if _has_computed_indices(scaled) or _reads_later_elements(
-                scaled, call, other.sizes, self.extent
-            ):
-                raise
-            return opened
+        reason = NotOpenError(f"{call.kernel} computes elements from others of an open axis")
+        if len({axis.extent for axis in axes}) == len(axes):
+            try:
+                rows = _Rows(scaled, call, by_buffer, opened.by_extent).checked()
+                return attrs.evolve(opened, function=rows)
+            except NotOpenError as error:
+                reason = error
+        if _has_computed_indices(scaled) or _reads_later_elements(
+            scaled, call, other.sizes, self.extent
+        ):
+            raise reason
+        return opened
 
 
 def _has_computed_indices(function: Function) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -132,7 +133,8 @@ class OpenLayouts:
         Raises:
             NotOpenError: The operator sums over an open axis.
         """
-        for own, another in zip(group.constants.arrays, other.constants.arrays, strict=True):
+        constants = group.constants.arrays, other.constants.arrays
+        for own, another in itertools.zip_longest(*constants):
             check_constant(own, another)
         spec: Any = group.spec
         mine, theirs = spec.arguments(), other.spec.arguments()
