@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation import verify
-from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._graph.cancellations import with_cancellations
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
@@ -104,17 +105,21 @@ class ErrorSearch:
 
     def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
         """Compile and run the network up to a binding: its tuned kernels, and its outputs."""
-        module = prepare_module(_up_to(self.network.imported, number), self.layout)
+        with self.running(_up_to(self.network.imported, number)) as (process, kernels):
+            return kernels, process.outputs(inputs)
+
+    @contextlib.contextmanager
+    def running(self, part: Any) -> Iterator[tuple[NetworkProcess, frozenset[str]]]:
+        """Compile and run a part of the network, or another form of it; with its tuned kernels."""
+        module = prepare_module(part, self.layout)
         fusions = with_cancellations(find_fusions(module), self.network.cancellations)
         with warnings_once():
-            part = compile_network(module, fusions, self.kernels, self.target)
+            built = compile_network(module, fusions, self.kernels, self.target)
         manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
-        manifest |= part.facts
         with temporary_folder() as folder:
-            write_artifact(Path(folder), part.executable, manifest)
+            write_artifact(Path(folder), built.executable, {**manifest, **built.facts})
             with delivered_process("a part", Path(folder), threads=self.threads) as process:
-                outputs = process.outputs(inputs)
-        return frozenset(task["name"] for task in manifest["tasks"]), outputs
+                yield process, frozenset(task["name"] for task in manifest["tasks"])
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -179,11 +184,17 @@ def _up_to(module: Any, number: int) -> Any:
     """A network whose only output is the value of one binding of another network."""
     main = module["main"]
     bindings = list(itertools.islice(bindings_of(main), number + 1))
-    last = bindings[-1].var
-    result = relax.Var("result", last.ty)
-    block = relax.DataflowBlock([*bindings, relax.VarBinding(result, last)])
-    function = relax.Function(
-        main.params, relax.SeqExpr([block], result), last.ty, attrs=main.attrs
-    )
+    return with_result(module, main.params, bindings, bindings[-1].var)
+
+
+def with_result(module: Any, inputs: Sequence[Any], bindings: Sequence[Any], value: Any) -> Any:
+    """A network with other inputs, bindings and outputs; ``value`` is a variable or a tuple."""
+    main = module["main"]
+    kind = value.ty
+    if isinstance(value, relax.Tuple):
+        kind = relax.TupleType([variable.ty for variable in value.fields])
+    result = relax.Var("result", kind)
+    block = relax.DataflowBlock([*bindings, relax.VarBinding(result, value)])
+    function = relax.Function(inputs, relax.SeqExpr([block], result), kind, attrs=main.attrs)
     made = tvm.IRModule({**dict(module.functions_items()), module.get_global_var("main"): function})
     return relax.transform.DeadCodeElimination()(relax.transform.Normalize()(made))

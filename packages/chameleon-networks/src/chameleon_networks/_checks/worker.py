@@ -34,6 +34,7 @@ from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
 from chameleon_networks._checks.check import CheckReport
 from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
+from chameleon_networks._checks.near_ties import verdict_with_choices
 from chameleon_networks._compile.compile import CompiledNetwork, compile_network
 from chameleon_networks._compile.loop_tasks import costly_functions, large_shares
 from chameleon_networks._compile.unsupported_operator import (
@@ -349,13 +350,15 @@ class NetworkCheck:
                 return outputs if inputs is reference.inputs else run(inputs)
 
             verdict = expected.verdict(ours)
+            facts = empty_kernels(self.target), self.target, self.threads
+            search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
+            if verdict.problem is not None:
+                verdict = verdict_with_choices(search, expected, ours, verdict)
             if verdict.problem is not None:
                 verdict = reference.arbitrated(ours, verdict)
         name = reference.name
         if verdict.problem is not None:
             self.steps.begin("find what fails")
-            facts = empty_kernels(self.target), self.target, self.threads
-            search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
             cause = "".join([search.clause(expected), *reference.opinions])
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
         self.steps.begin("estimate errors")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks._artifact.writer import MANIFEST, read_manifest
 from chameleon_networks._checks.error_search import ErrorSearch
+from chameleon_networks._checks.near_ties import network_with_choices
 from chameleon_networks._commands import runs
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation import verify
@@ -179,14 +180,21 @@ class Comparison:
             answers = [process.outputs(arrays) for arrays in inputs]
             checks = [] if self._is_reduced else list(self._checks(special, process))
             answers += self._later_calls(process.outputs, inputs)
-        with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
-            given = [sample.run(ours.outputs) for sample in samples]
-            given += self._later_calls(ours.outputs, inputs)
-            scales, allowed = verify.magnitudes(answers), self._allowed
-            found = [(one, one.problem(ours.outputs, scales, allowed)) for one in checks]
         wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=False)]
         wanted += answers[len(samples) :]
-        errors = _errors(given, wanted)
+        scales, allowed = verify.magnitudes(answers), self._allowed
+
+        def compared(run: verify.Run) -> tuple[NDArray[np.float64], list[str | None]]:
+            """The errors of all outputs, and what is wrong for the special inputs."""
+            given = [sample.run(run) for sample in samples]
+            given += self._later_calls(run, inputs)
+            return _errors(given, wanted), [one.problem(run, scales, allowed) for one in checks]
+
+        with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
+            errors, problems = compared(ours.outputs)
+            if errors.max() > allowed or any(problems):
+                with network_with_choices(self._search, ours.outputs, allowed) as run:
+                    errors, problems = (errors, problems) if run is None else compared(run)
         tolerance = self._tolerance(reference, float(errors.max()), inputs, answers)
         names = [*output_names(self.network.returned), *self.network.state]
         outputs = tuple(
@@ -202,6 +210,7 @@ class Comparison:
         cause = (
             self._cause(inputs[wrong[0][0] % len(inputs)], wrong[0][1], tolerance) if wrong else ""
         )
+        found = zip(checks, problems, strict=True)
         check, problem = next((pair for pair in found if pair[1]), (None, None))
         if check is not None and not wrong:
             cause = self._cause(check.special.inputs, check.wrong_output, tolerance)
@@ -280,11 +289,15 @@ class Comparison:
         """A sentence that names the operator at which the errors of an output begin."""
         if self._is_reduced:
             return "errors are larger than allowed; in reduced precision each operator adds to them"
-        facts = self.network.layout, self.kernels, self.target, self.threads
-        return ErrorSearch(self.network, *facts).cause(inputs, output, tolerance) or (
+        return self._search.cause(inputs, output, tolerance) or (
             "the delivered network is wrong, but compiled again from the run's records it is "
             "right: deliver it again with `chameleon compile`"
         )
+
+    @property
+    def _search(self) -> ErrorSearch:
+        facts = self.network.layout, self.kernels, self.target, self.threads
+        return ErrorSearch(self.network, *facts)
 
 
 def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.float64]:
