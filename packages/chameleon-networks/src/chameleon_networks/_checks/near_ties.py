@@ -127,7 +127,7 @@ def network_with_choices(search: ErrorSearch, ours: Run, tolerance: float) -> It
     differences that the scores themselves have. Otherwise the outputs are the network's.
 
     Args:
-        search: What the network is compiled with.
+        search: The facts with which the network is compiled.
         ours: The network.
         tolerance: The largest accepted error of scores and outputs.
 
@@ -155,10 +155,10 @@ def verdict_with_choices(
     """Judge a network with wrong outputs once more, because only near ties may be the cause.
 
     Args:
-        search: What the network is compiled with.
+        search: The facts with which the network is compiled.
         expected: The framework's outputs.
         ours: The network.
-        verdict: What ``expected`` says of the network's outputs.
+        verdict: The result of ``expected`` for the network's outputs.
 
     Returns:
         A verdict without a problem, or ``verdict``.
