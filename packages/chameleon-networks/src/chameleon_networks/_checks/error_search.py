@@ -6,12 +6,13 @@ import bisect
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import structlog
+from chameleon_core.api import words
 from chameleon_core.plugin_api import Arrays
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import first_line
@@ -24,7 +25,7 @@ from chameleon_networks._evaluation.processes import NetworkProcess, delivered_p
 from chameleon_networks._graph.cancellations import with_cancellations
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
-from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
+from chameleon_networks._graph.relax_utils import bindings_of, exact_variables, relax, tvm
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._source_location import SourceLocation
@@ -72,6 +73,10 @@ class ErrorSearch:
                 error = check.max_relative_error
                 log.info("part_compared", operator=location.sentence, error=error)
                 problems[variable] = check.problem
+                if variable in graph.exact and (count := verify.differing(got[0], wanted)):
+                    problems[variable] = (
+                        f"it has {words.counted(count, 'wrong integer')} of {wanted.size}"
+                    )
             return problems[variable] is not None
 
         def begins(variable: Any) -> Any:
@@ -131,17 +136,20 @@ class _Places:
         reads: The variables that each variable reads.
         locations: The source locations of the variables whose values the framework can compute.
         last: The variable of ``locations`` that is nearest to the output, or None.
+        exact: The variables with integers that no rounding changes.
     """
 
     numbers: Mapping[Any, int]
     reads: Mapping[Any, Sequence[Any]]
     locations: Mapping[Any, SourceLocation]
     last: Any
+    exact: Collection[Any]
 
     @classmethod
     def of(cls, network: ImportedNetwork, output: int) -> _Places:
         """Find the variables of a network's graph that one of its outputs depends on."""
         main, known = network.imported["main"], network.graph.locations
+        exact = exact_variables(main) if network.exact_outputs else set()
         bindings = {binding.var: binding.value for binding in bindings_of(main)}
         result = main.body.body
         result = bindings.get(result, result)
@@ -152,11 +160,11 @@ class _Places:
             if variable.name in known
             and known[variable.name].output
             and isinstance(variable.ty, relax.TensorType)
-            and str(variable.ty.dtype).startswith("float")
+            and (variable in exact or str(variable.ty.dtype).startswith("float"))
         }
         reads = {var: relax.analysis.free_vars(value) for var, value in bindings.items()}
         numbers = {variable: number for number, variable in enumerate(bindings)}
-        places = cls(numbers=numbers, reads=reads, locations=locations, last=None)
+        places = cls(numbers=numbers, reads=reads, locations=locations, last=None, exact=exact)
         nearest = [result] if result in locations else places.parents(result)
         return attrs.evolve(places, last=nearest[-1] if nearest else None)
 

@@ -27,12 +27,17 @@ from chameleon_networks._evaluation.verify import (
     compare_outputs,
     magnitudes,
 )
-from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, values_of
+from chameleon_networks._graph.relax_utils import (
+    CHOICES,
+    bindings_of,
+    operator_name,
+    relax,
+    values_of,
+)
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 log = structlog.get_logger()
 
-_CHOOSING = frozenset({"relax.argmax", "relax.argmin", "relax.argsort"})
 
 _ROUNDINGS = 4 * float(np.finfo(np.float32).eps)
 """Difference of two scores, over the largest one, by which a choice may differ in any case."""
@@ -216,7 +221,9 @@ def _choices(network: ImportedNetwork) -> list[_Choice]:
         call = value
         if isinstance(value, relax.TupleGetItem) and value.index == 1:
             call = values.get(value.tuple_value)
-        if operator_name(call) != "relax.topk" and operator_name(value) not in _CHOOSING:
+        if operator_name(call) != "relax.topk" and operator_name(value) not in CHOICES - {
+            "relax.topk"
+        }:
             continue
         scores = call.args[0]
         outputs = names.get(variable, ""), names.get(root(scores), "")

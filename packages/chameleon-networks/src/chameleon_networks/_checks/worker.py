@@ -149,6 +149,7 @@ class Reference:
             self._exact,
             rounded=self._network.has_quantized_activations,
             special=self._checks,
+            exact_outputs=self._network.exact_outputs,
         )
         kept, outputs = self._network.kept, [answers, *others]
         if isinstance(kept, NetworkCache) and are_finite(outputs):
@@ -189,7 +190,9 @@ class Reference:
                 for one, outputs in others
                 if outputs is not None and one.label in compared
             ]
-            own = Expected([self.inputs], [answers], lambda: None, special=checks).verdict(ours)
+            exact = self._network.exact_outputs
+            facts = [self.inputs], [answers], lambda: None
+            own = Expected(*facts, special=checks, exact_outputs=exact).verdict(ours)
             if own.problem is None:
                 log.warning("reference_is_wrong", reference=self.name, problem=verdict.problem)
                 self.name = name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,12 +183,14 @@ class Comparison:
         wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=False)]
         wanted += answers[len(samples) :]
         scales, allowed = verify.magnitudes(answers), self._allowed
+        exact = frozenset() if self._is_reduced else self.network.exact_outputs
 
         def compared(run: verify.Run) -> tuple[NDArray[np.float64], list[str | None]]:
             """The errors of all outputs, and what is wrong for the special inputs."""
             given = [sample.run(run) for sample in samples]
             given += self._later_calls(run, inputs)
-            return _errors(given, wanted), [one.problem(run, scales, allowed) for one in checks]
+            errors = _errors(given, wanted, exact)
+            return errors, [one.problem(run, scales, allowed) for one in checks]
 
         with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
             errors, problems = compared(ours.outputs)
@@ -300,10 +302,15 @@ class Comparison:
         return ErrorSearch(self.network, *facts)
 
 
-def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.float64]:
-    """The error of each output of each sample, over the output's largest number in all samples."""
+def _errors(
+    given: Sequence[Arrays], wanted: Sequence[Arrays], exact: Collection[int]
+) -> NDArray[np.float64]:
+    """The error of each output of each sample, over the output's largest number in all samples.
+
+    The error of an output of ``exact`` with other numbers is infinite.
+    """
     scales = verify.magnitudes(wanted)
-    return np.array(
+    errors = np.array(
         [
             [
                 verify.relative_error([got], [want], [scale])
@@ -312,3 +319,8 @@ def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.flo
             for outputs, answers in zip(given, wanted, strict=True)
         ]
     )
+    for row, outputs, answers in zip(errors, given, wanted, strict=True):
+        for number in exact:
+            if (outputs[number] != answers[number]).any():
+                row[number] = math.inf
+    return errors

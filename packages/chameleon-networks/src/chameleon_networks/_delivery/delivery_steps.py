@@ -300,6 +300,7 @@ class DeliverySteps:
             rounded=rounded,
             special=special,
             others=(*others, exact) if others else None,
+            exact_outputs=self.settled.network.exact_outputs,
         )
 
     def _jittered_answers(self) -> list[Arrays] | None:
