@@ -175,7 +175,7 @@ class Comparison:
     ) -> Verification:
         """Compare the delivered network's outputs with its framework's, also for special inputs."""
         inputs = [sample.inputs for sample in samples]
-        with reference_process(self.network, inputs[0], threads=self.threads) as process:
+        with self._reference(inputs[0]) as process:
             reference = process.name
             answers = [process.outputs(arrays) for arrays in inputs]
             checks = [] if self._is_reduced else list(self._checks(special, process))
@@ -225,6 +225,12 @@ class Comparison:
             cause=cause,
         )
 
+    def _reference(self, inputs: Arrays) -> NetworkProcess:
+        """The reference, which is the one of the delivery if another one was found wrong then."""
+        facts = self.manifest["verification"]
+        preferred = facts["reference"] if facts.get("disagreement") else None
+        return reference_process(self.network, inputs, threads=self.threads, preferred=preferred)
+
     def _later_calls(self, run: verify.Run, inputs: Sequence[Arrays]) -> list[Arrays]:
         """The outputs of calls with the same inputs that keep a state; none if there is none."""
         if not self.network.state:
@@ -246,7 +252,7 @@ class Comparison:
 
     def _rounded(self, inputs: Arrays) -> list[Arrays]:
         """The framework's outputs in other roundings."""
-        with reference_process(self.network, inputs, threads=self.threads) as process:
+        with self._reference(inputs) as process:
             answers = [
                 process.outputs(verify.jittered(inputs, draw)) for draw in range(verify.DRAWS)
             ]
