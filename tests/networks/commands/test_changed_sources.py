@@ -1,5 +1,6 @@
 """A model, its weights or its data that changed since a run are noticed by every command."""
 
+import importlib
 import json
 import os
 import shutil
@@ -113,6 +114,19 @@ def test_a_function_has_the_files_that_it_reads(module):
     network.input_names()
     names = {"model.py", "helper.py", "numbers.npy"}
     assert set(network.sources) == {str(module.with_name(name)) for name in names}
+
+
+def test_a_package_that_was_imported_before_has_its_files(module, monkeypatch):
+    package = module.with_name("some_networks")
+    package.mkdir()
+    (package / "__init__.py").touch()
+    module.rename(package / "nets.py")
+    importlib.import_module("some_networks.nets")
+    network = TorchNetwork(TorchOptions(source="some_networks.nets:make"))
+    network.input_names()
+    assert {str(package / "__init__.py"), str(package / "nets.py")} <= set(network.sources)
+    for name in ("some_networks", "some_networks.nets"):
+        monkeypatch.delitem(sys.modules, name)
 
 
 READS = """

@@ -71,6 +71,18 @@ def state_of(path: str) -> tuple[int, ...]:
     return (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
 
 
+def loaded_modules(source: str) -> list[str]:
+    """The files of the package of ``package.module:function``, as far as they are loaded.
+
+    The package may be installed or have been imported before, so that no watch sees its files.
+    """
+    module = source.partition(":")[0]
+    package = "" if module.endswith(".py") else module.partition(".")[0]
+    modules = [sys.modules[name] for name in tuple(sys.modules) if name.split(".")[0] == package]
+    files = [getattr(module, "__file__", None) or "" for module in modules]
+    return [file for file in files if file.endswith(".py")]
+
+
 _open_watches: list[set[str]] = []
 _listed: set[str] = set()
 """Folders whose files were listed, as by a data set that reads all of them."""
