@@ -70,13 +70,14 @@ class _Choice:
         return found
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _WithChoices:
     """A function with the outputs that ``network_with_choices`` describes.
 
     Attributes:
         process: Runs the network whose last inputs are its choices.
         ours: The network.
+        changed: The most positions in one inference that differ from the framework's.
     """
 
     process: NetworkProcess
@@ -84,6 +85,7 @@ class _WithChoices:
     choices: Sequence[_Choice]
     ours: Run
     tolerance: float
+    changed: int = attrs.field(default=0, init=False)
 
     def __call__(self, inputs: Arrays) -> Arrays:
         got = self.ours(inputs)
@@ -105,7 +107,7 @@ class _WithChoices:
         if compare_outputs(again, got, tolerance=self.tolerance).problem is not None:
             return got
         changed = sum(int((a != b).sum()) for a, b in zip(own, theirs, strict=True))
-        log.info("choices_differ", positions=changed)
+        self.changed = max(self.changed, changed)
         return outputs
 
     def _computed(self, inputs: Arrays, positions: Arrays) -> tuple[Arrays, Arrays, Arrays]:
@@ -152,6 +154,9 @@ def network_with_choices(search: ErrorSearch, ours: Run, tolerance: float) -> It
         except Exception as error:  # noqa: BLE001 - only a better verdict is lost
             log.info("choices_not_compared", problem=first_line(error))
         yield run
+        if run is not None and run.changed:
+            reason = "their scores are equal but for rounding, so outputs are compared for these"
+            log.warning("framework_chooses_other_positions", count=run.changed, reason=reason)
 
 
 def verdict_with_choices(
