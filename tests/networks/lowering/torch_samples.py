@@ -293,6 +293,11 @@ SAMPLES = {
         lambda x: (*torch.frexp(x), torch.ldexp(x, torch.tensor(3))),
         torch.tensor([0.0, 1.0, -8.0, 0.3, -1e-20, 7e9]),
     ),
+    "integers times powers of two": lambda: of(
+        torch.ldexp,
+        torch.tensor([0, 3, -3, 2**62, 1, 5, 7]),
+        torch.tensor([128, 2**63 - 1, -(2**63), -150, -140, 60, 0]),
+    ),
     "extremes of what is a number": lambda: of(
         lambda x, y: (
             torch.fmax(_with_nothing(x), _with_nothing(y)),
