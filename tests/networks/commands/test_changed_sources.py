@@ -1,5 +1,6 @@
 """A model, its weights or its data that changed since a run are noticed by every command."""
 
+import importlib
 import json
 import os
 import shutil
@@ -115,6 +116,19 @@ def test_a_function_has_the_files_that_it_reads(module):
     assert set(network.sources) == {str(module.with_name(name)) for name in names}
 
 
+def test_a_package_that_was_imported_before_has_its_files(module, monkeypatch):
+    package = module.with_name("some_networks")
+    package.mkdir()
+    (package / "__init__.py").touch()
+    module.rename(package / "nets.py")
+    importlib.import_module("some_networks.nets")
+    network = TorchNetwork(TorchOptions(source="some_networks.nets:make"))
+    network.input_names()
+    assert {str(package / "__init__.py"), str(package / "nets.py")} <= set(network.sources)
+    for name in ("some_networks", "some_networks.nets"):
+        monkeypatch.delitem(sys.modules, name)
+
+
 READS = """
 import sys
 from pathlib import Path
@@ -159,6 +173,52 @@ def test_data_have_the_files_that_they_are_read_from(module, tiny):
     assert {str(module), str(module.with_name("numbers.npy")), str(file)} <= set(network.sources)
 
 
+LOADER = """
+import numpy as np, torch
+from pathlib import Path
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self):
+        self.files = sorted(Path({folder!r}).glob("*.npy"))
+    def __len__(self):
+        return len(self.files)
+    def __getitem__(self, number):
+        return np.load(self.files[number])
+
+def batches():
+    for x in torch.utils.data.DataLoader(Rows(), num_workers=1):
+        yield x.numpy()
+"""
+
+
+def test_files_that_other_processes_read_and_new_files_of_a_folder(module, tiny, tmp_path):
+    rows, folder = tmp_path / "rows", tmp_path / "run" / "network"
+    for made in (rows, folder):
+        made.mkdir(parents=True)
+    for number in range(3):
+        np.save(rows / f"{number}.npy", np.ones(2, np.float32))
+    module.write_text(LOADER.format(folder=str(rows)))
+    text = "(float[1, 2] x) => (float[1, 2] y) { y = Relu(x) }"
+    file = onnx_file(module.with_name("relu.onnx"), text)
+    network = OnnxNetwork(type(tiny.options)(source=str(file)))
+    assert len(list(user_samples(network, f"{module}:batches", "calibrate"))) == 3
+    pattern = str(rows / "*.npy")
+    assert {pattern, *(str(rows / f"{number}.npy") for number in range(3))} <= set(network.sources)
+    _write_manifest(folder, network.sources)
+    (rows / "notes.txt").write_text("no data")
+    assert changed_files(folder) == []
+    np.save(rows / "3.npy", np.ones(2, np.float32))
+    assert changed_files(folder) == [pattern]
+
+
+def _write_manifest(folder, sources):
+    entry = sources_for(folder, sources)
+    digested = {"files": {}, **json.loads(json.dumps(entry))}
+    manifest = {**digested, "digest": digest_of(digested)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return entry
+
+
 def test_the_content_counts_and_not_the_time(tmp_path):
     file, folder = tmp_path / "w.bin", tmp_path / "run" / "network"
     folder.mkdir(parents=True)
@@ -167,11 +227,7 @@ def test_the_content_counts_and_not_the_time(tmp_path):
         file.read_text()
         (tmp_path / "written").write_text("b")
     assert list(sources) == [str(file)]
-    entry = sources_for(folder, sources)
-    assert list(entry["sources"]) == ["../../w.bin"]
-    digested = {"files": {}, **json.loads(json.dumps(entry))}
-    manifest = {**digested, "digest": digest_of(digested)}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert list(_write_manifest(folder, sources)["sources"]) == ["../../w.bin"]
     assert changed_files(folder) == []
     file.write_text("a")
     assert changed_files(folder) == []

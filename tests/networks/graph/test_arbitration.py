@@ -5,6 +5,8 @@ import json
 import attrs
 import numpy as np
 import pytest
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ExitCode
 from chameleon_networks._checks.worker import NetworkCheck
 from chameleon_networks._evaluation.network_cache import ReferenceOutputs
 from chameleon_networks._evaluation.special_inputs import special_inputs
@@ -120,3 +122,20 @@ def test_the_check_before_tuning_asks_a_third_one_too(network, target, monkeypat
     report = NetworkCheck(network, target, 1).report(["NHWC"])
     assert report.reference == "onnx.reference"
     assert report.max_relative_error < 1e-5
+
+
+@pytest.mark.full
+def test_verify_compares_with_the_implementation_that_was_right(tmp_path, capfd):
+    # onnxruntime 1.31.1 computes remainders of int64 in float64.
+    text = "(int64[64] x) => (int64[64] y) { y = Mod<fmod = 1>(x, n) }"
+    file = onnx_file(tmp_path / "net.onnx", text, n=np.array(1009))
+    pipeline, run = tmp_path / "p.yaml", tmp_path / "run"
+    model = {"onnx": {"source": str(file), "compare": False}}
+    budget = {"measurements": 0}
+    pipeline.write_text(json.dumps({"model": model, "budget": budget, "output": str(run)}))
+    assert command_line(["run", str(pipeline)]) == ExitCode.OK
+    said = capfd.readouterr().out
+    assert "onnxruntime is wrong: onnx.reference agrees with the network" in said
+    assert "errors begin at a node Mod" in said
+    assert command_line(["verify", str(run)]) == ExitCode.OK
+    assert "compared with onnx.reference" in capfd.readouterr().out

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from chameleon_networks._evaluation import verify
 from chameleon_networks._evaluation.special_inputs import integer_data, special_inputs
-from chameleon_networks._evaluation.verify import SpecialCheck, SpecialInputs
+from chameleon_networks._evaluation.verify import Expected, SpecialCheck, SpecialInputs
 from chameleon_networks._importers.options import OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import OnnxNetwork, TorchNetwork
 
@@ -194,3 +194,26 @@ def test_small_channels_count():
     assert problem.startswith("channel 3 (axis 1) of output 0 is off by 5.0e-03")
     assert _by_channel(right).verdict(lambda _: right).problem is None
     assert _by_channel([SMALL + np.float32(5e-5)]).verdict(lambda _: [off]).problem is None
+
+
+def test_integers_that_no_rounding_changes_must_be_equal(tmp_path):
+    text = """(int64[8] n, float[8] x) => (int64[8] a, int64[1] b, int64[8] c, float[8] d) {
+        a = Div(n, seven)
+        b = ArgMax(x)
+        c = Cast<to = 7>(x)
+        d = Cast<to = 1>(a)
+    }"""
+    network = _network(tmp_path, text, seven=np.array(7, np.int64))
+    assert network.exact_outputs == {0, 1}
+    right = [np.array([2**62, 5]), np.array([20_000])]
+    for number, changed in enumerate(([2**62 + 1, 5], [20_001])):
+        wrong = list(right)
+        wrong[number] = np.array(changed)
+        special = SpecialInputs(label="some", inputs=[], exact=frozenset({0, 1}))
+        check = SpecialCheck(special, right, lambda _: ())
+        expected = Expected([[]], [right], lambda: None, exact_outputs=frozenset({0, 1}))
+        words = f"output {number} has 1 wrong integer of"
+        assert words in check.problem(lambda _, wrong=wrong: wrong, [1.0, 1.0], 1e-3)
+        assert words in expected.verdict(lambda _, wrong=wrong: wrong).problem
+        assert check.problem(lambda _: right, [1.0, 1.0], 1e-3) is None
+        assert expected.verdict(lambda _: right).problem is None

@@ -552,3 +552,31 @@ def test_special_numbers_are_torchs(tmp_path, name):
     for one, other in zip(got if isinstance(got, list | tuple) else [got], wanted, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_allclose(one, other, rtol=2e-3)
+
+
+WIDE = {
+    "resized": lambda x: F.interpolate(x, size=(13, 11), mode="bilinear"),
+    "resized corners": lambda x: F.interpolate(x, (13, 11), mode="bilinear", align_corners=True),
+    "smooth": lambda x: F.interpolate(x, size=(4, 5), mode="bilinear", antialias=True),
+    "spectrum": lambda x: torch.view_as_real(torch.fft.rfft(x)),
+}
+
+
+def test_float64_has_its_digits(tmp_path):
+    torch.manual_seed(0)
+    x = torch.randn(1, 2, 9, 7, dtype=torch.float64)
+    network, run = _compiled(tmp_path, WIDE, x)
+    for name, got, wanted in zip(WIDE, run(x.numpy()), network(x), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-14, err_msg=name)
+
+
+def test_onnx_resizes_float64_at_exact_places():
+    text = """(double[1, 1, 8, 1] x) => (double[1, 1, 12, 1] y) {
+        s = Constant<value = float[4] {1.0, 1.0, 1.5, 1.0}>()
+        y = Resize<mode = "linear">(x, , s)
+    }"""
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 19]> net {text}')
+    x = np.random.default_rng(0).standard_normal(8)
+    [y] = prepare(model).run([x.reshape(1, 1, 8, 1)])
+    wanted = np.interp((np.arange(12) + 0.5) / 1.5 - 0.5, np.arange(8), x)
+    np.testing.assert_allclose(y.reshape(-1), wanted, rtol=0, atol=1e-15)

@@ -23,6 +23,11 @@ ELEMENTWISE = {
     "pow minus two": lambda: of(lambda x: (x.abs() + 1) ** -2, r(3, 4)),
     "pow half": lambda: of(lambda x: x.abs() ** 0.5, r(3, 4)),
     "negative without signs": lambda: of(lambda x: -x.to(torch.uint8), ids(9, 3, 4)),
+    "sign without signs": lambda: of(lambda x: x.to(torch.uint8).sign(), ids(9, 3, 4)),
+    "shifts by numbers": lambda: of(
+        lambda x: (torch.bitwise_left_shift(x, 3), torch.bitwise_right_shift(x - 5, 1)),
+        ids(9, 3, 4),
+    ),
     "pow of integers": lambda: of(lambda x: x**2, ids(9, 3, 4)),
     "pow tensor": lambda: of(lambda x, y: x.abs().pow(y), r(3, 4), r(3, 4)),
     "pow of negative by tensor": lambda: of(lambda x: x.pow(torch.full((4,), 2.0)), r(3, 4)),

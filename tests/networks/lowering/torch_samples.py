@@ -1,5 +1,7 @@
 """Networks that torch's own samples of its operators have shown to be wrong or to fail."""
 
+import math
+
 import torch
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
@@ -291,6 +293,11 @@ SAMPLES = {
         lambda x: (*torch.frexp(x), torch.ldexp(x, torch.tensor(3))),
         torch.tensor([0.0, 1.0, -8.0, 0.3, -1e-20, 7e9]),
     ),
+    "integers times powers of two": lambda: of(
+        torch.ldexp,
+        torch.tensor([0, 3, -3, 2**62, 1, 5, 7]),
+        torch.tensor([128, 2**63 - 1, -(2**63), -150, -140, 60, 0]),
+    ),
     "extremes of what is a number": lambda: of(
         lambda x, y: (
             torch.fmax(_with_nothing(x), _with_nothing(y)),
@@ -301,7 +308,13 @@ SAMPLES = {
     ),
     "distances of pairs": lambda: of(lambda x: (F.pdist(x), F.pdist(x, 1.0)), r(4, 3)),
     "sum of products": lambda: of(
-        lambda x, y, z: torch.addbmm(x, y, z, beta=0.5, alpha=2.0), r(3, 5), r(2, 3, 4), r(2, 4, 5)
+        lambda x, y, z: (
+            torch.addbmm(x, y, z, beta=0.5, alpha=2.0),
+            torch.addbmm(x * math.nan, y, z, beta=0),
+        ),
+        r(3, 5),
+        r(2, 3, 4),
+        r(2, 4, 5),
     ),
     "cholesky": lambda: of(_factored, r(2, 3, 3), r(2, 3, 2)),
     "large triangles": lambda: of(_triangular, r(2, 64, 64), r(2, 64, 3)),

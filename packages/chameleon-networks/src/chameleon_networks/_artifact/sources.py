@@ -11,7 +11,13 @@ import attrs
 from chameleon_core.plugin_api import RunFolderError
 
 from chameleon_networks._artifact.load import Manifest, checked_manifest, has_form
-from chameleon_networks._source_files import SourceFile, absolute, read_sources, state_of
+from chameleon_networks._source_files import (
+    SourceFile,
+    absolute,
+    is_pattern,
+    read_sources,
+    state_of,
+)
 
 SOURCES = "sources"
 """Key of a manifest with the files that the delivered network was read from."""
@@ -40,7 +46,8 @@ def changed_files(folder: Path) -> list[str]:
         path = absolute(folder / name)
         # Files may be gone, for example on another machine.
         with contextlib.suppress(OSError):
-            if not Path(path).is_file() or state_of(path) == tuple(source["state"]):
+            known = Path(path).is_file() or is_pattern(path)
+            if not known or state_of(path) == tuple(source["state"]):
                 continue
             if read_sources([path])[path].digest != source["digest"]:
                 changed.append(path)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import structlog
+from chameleon_core.api import words
 from chameleon_core.plugin_api import Arrays
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import first_line
@@ -19,11 +21,11 @@ from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation import verify
-from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._graph.cancellations import with_cancellations
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
-from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
+from chameleon_networks._graph.relax_utils import bindings_of, exact_variables, relax, tvm
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._source_location import SourceLocation
@@ -71,6 +73,10 @@ class ErrorSearch:
                 error = check.max_relative_error
                 log.info("part_compared", operator=location.sentence, error=error)
                 problems[variable] = check.problem
+                if variable in graph.exact and (count := verify.differing(got[0], wanted)):
+                    problems[variable] = (
+                        f"it has {words.counted(count, 'wrong integer')} of {wanted.size}"
+                    )
             return problems[variable] is not None
 
         def begins(variable: Any) -> Any:
@@ -104,17 +110,21 @@ class ErrorSearch:
 
     def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
         """Compile and run the network up to a binding: its tuned kernels, and its outputs."""
-        module = prepare_module(_up_to(self.network.imported, number), self.layout)
+        with self.running(_up_to(self.network.imported, number)) as (process, kernels):
+            return kernels, process.outputs(inputs)
+
+    @contextlib.contextmanager
+    def running(self, part: Any) -> Iterator[tuple[NetworkProcess, frozenset[str]]]:
+        """Compile and run a part of the network, or another form of it; with its tuned kernels."""
+        module = prepare_module(part, self.layout)
         fusions = with_cancellations(find_fusions(module), self.network.cancellations)
         with warnings_once():
-            part = compile_network(module, fusions, self.kernels, self.target)
+            built = compile_network(module, fusions, self.kernels, self.target)
         manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
-        manifest |= part.facts
         with temporary_folder() as folder:
-            write_artifact(Path(folder), part.executable, manifest)
+            write_artifact(Path(folder), built.executable, {**manifest, **built.facts})
             with delivered_process("a part", Path(folder), threads=self.threads) as process:
-                outputs = process.outputs(inputs)
-        return frozenset(task["name"] for task in manifest["tasks"]), outputs
+                yield process, frozenset(task["name"] for task in manifest["tasks"])
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -126,17 +136,20 @@ class _Places:
         reads: The variables that each variable reads.
         locations: The source locations of the variables whose values the framework can compute.
         last: The variable of ``locations`` that is nearest to the output, or None.
+        exact: The variables with integers that no rounding changes.
     """
 
     numbers: Mapping[Any, int]
     reads: Mapping[Any, Sequence[Any]]
     locations: Mapping[Any, SourceLocation]
     last: Any
+    exact: Collection[Any]
 
     @classmethod
     def of(cls, network: ImportedNetwork, output: int) -> _Places:
         """Find the variables of a network's graph that one of its outputs depends on."""
         main, known = network.imported["main"], network.graph.locations
+        exact = exact_variables(main) if network.exact_outputs else set()
         bindings = {binding.var: binding.value for binding in bindings_of(main)}
         result = main.body.body
         result = bindings.get(result, result)
@@ -147,11 +160,11 @@ class _Places:
             if variable.name in known
             and known[variable.name].output
             and isinstance(variable.ty, relax.TensorType)
-            and str(variable.ty.dtype).startswith("float")
+            and (variable in exact or str(variable.ty.dtype).startswith("float"))
         }
         reads = {var: relax.analysis.free_vars(value) for var, value in bindings.items()}
         numbers = {variable: number for number, variable in enumerate(bindings)}
-        places = cls(numbers=numbers, reads=reads, locations=locations, last=None)
+        places = cls(numbers=numbers, reads=reads, locations=locations, last=None, exact=exact)
         nearest = [result] if result in locations else places.parents(result)
         return attrs.evolve(places, last=nearest[-1] if nearest else None)
 
@@ -179,11 +192,17 @@ def _up_to(module: Any, number: int) -> Any:
     """A network whose only output is the value of one binding of another network."""
     main = module["main"]
     bindings = list(itertools.islice(bindings_of(main), number + 1))
-    last = bindings[-1].var
-    result = relax.Var("result", last.ty)
-    block = relax.DataflowBlock([*bindings, relax.VarBinding(result, last)])
-    function = relax.Function(
-        main.params, relax.SeqExpr([block], result), last.ty, attrs=main.attrs
-    )
+    return with_result(module, main.params, bindings, bindings[-1].var)
+
+
+def with_result(module: Any, inputs: Sequence[Any], bindings: Sequence[Any], value: Any) -> Any:
+    """A network with other inputs, bindings and outputs; ``value`` is a variable or a tuple."""
+    main = module["main"]
+    kind = value.ty
+    if isinstance(value, relax.Tuple):
+        kind = relax.TupleType([variable.ty for variable in value.fields])
+    result = relax.Var("result", kind)
+    block = relax.DataflowBlock([*bindings, relax.VarBinding(result, value)])
+    function = relax.Function(inputs, relax.SeqExpr([block], result), kind, attrs=main.attrs)
     made = tvm.IRModule({**dict(module.functions_items()), module.get_global_var("main"): function})
     return relax.transform.DeadCodeElimination()(relax.transform.Normalize()(made))

@@ -34,6 +34,7 @@ from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
 from chameleon_networks._checks.check import CheckReport
 from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
+from chameleon_networks._checks.near_ties import verdict_with_choices
 from chameleon_networks._compile.compile import CompiledNetwork, compile_network
 from chameleon_networks._compile.loop_tasks import costly_functions, large_shares
 from chameleon_networks._compile.unsupported_operator import (
@@ -148,6 +149,7 @@ class Reference:
             self._exact,
             rounded=self._network.has_quantized_activations,
             special=self._checks,
+            exact_outputs=self._network.exact_outputs,
         )
         kept, outputs = self._network.kept, [answers, *others]
         if isinstance(kept, NetworkCache) and are_finite(outputs):
@@ -188,7 +190,9 @@ class Reference:
                 for one, outputs in others
                 if outputs is not None and one.label in compared
             ]
-            own = Expected([self.inputs], [answers], lambda: None, special=checks).verdict(ours)
+            exact = self._network.exact_outputs
+            facts = [self.inputs], [answers], lambda: None
+            own = Expected(*facts, special=checks, exact_outputs=exact).verdict(ours)
             if own.problem is None:
                 log.warning("reference_is_wrong", reference=self.name, problem=verdict.problem)
                 self.name = name
@@ -349,13 +353,15 @@ class NetworkCheck:
                 return outputs if inputs is reference.inputs else run(inputs)
 
             verdict = expected.verdict(ours)
+            facts = empty_kernels(self.target), self.target, self.threads
+            search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
+            if verdict.problem is not None:
+                verdict = verdict_with_choices(search, expected, ours, verdict)
             if verdict.problem is not None:
                 verdict = reference.arbitrated(ours, verdict)
         name = reference.name
         if verdict.problem is not None:
             self.steps.begin("find what fails")
-            facts = empty_kernels(self.target), self.target, self.threads
-            search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
             cause = "".join([search.clause(expected), *reference.opinions])
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
         self.steps.begin("estimate errors")

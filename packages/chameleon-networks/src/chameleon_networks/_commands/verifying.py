@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks._artifact.writer import MANIFEST, read_manifest
 from chameleon_networks._checks.error_search import ErrorSearch
+from chameleon_networks._checks.near_ties import network_with_choices
 from chameleon_networks._commands import runs
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation import verify
@@ -174,19 +175,28 @@ class Comparison:
     ) -> Verification:
         """Compare the delivered network's outputs with its framework's, also for special inputs."""
         inputs = [sample.inputs for sample in samples]
-        with reference_process(self.network, inputs[0], threads=self.threads) as process:
+        with self._reference(inputs[0]) as process:
             reference = process.name
             answers = [process.outputs(arrays) for arrays in inputs]
             checks = [] if self._is_reduced else list(self._checks(special, process))
             answers += self._later_calls(process.outputs, inputs)
-        with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
-            given = [sample.run(ours.outputs) for sample in samples]
-            given += self._later_calls(ours.outputs, inputs)
-            scales, allowed = verify.magnitudes(answers), self._allowed
-            found = [(one, one.problem(ours.outputs, scales, allowed)) for one in checks]
         wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=False)]
         wanted += answers[len(samples) :]
-        errors = _errors(given, wanted)
+        scales, allowed = verify.magnitudes(answers), self._allowed
+        exact = frozenset() if self._is_reduced else self.network.exact_outputs
+
+        def compared(run: verify.Run) -> tuple[NDArray[np.float64], list[str | None]]:
+            """The errors of all outputs, and what is wrong for the special inputs."""
+            given = [sample.run(run) for sample in samples]
+            given += self._later_calls(run, inputs)
+            errors = _errors(given, wanted, exact)
+            return errors, [one.problem(run, scales, allowed) for one in checks]
+
+        with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
+            errors, problems = compared(ours.outputs)
+            if errors.max() > allowed or any(problems):
+                with network_with_choices(self._search, ours.outputs, allowed) as run:
+                    errors, problems = (errors, problems) if run is None else compared(run)
         tolerance = self._tolerance(reference, float(errors.max()), inputs, answers)
         names = [*output_names(self.network.returned), *self.network.state]
         outputs = tuple(
@@ -202,6 +212,7 @@ class Comparison:
         cause = (
             self._cause(inputs[wrong[0][0] % len(inputs)], wrong[0][1], tolerance) if wrong else ""
         )
+        found = zip(checks, problems, strict=True)
         check, problem = next((pair for pair in found if pair[1]), (None, None))
         if check is not None and not wrong:
             cause = self._cause(check.special.inputs, check.wrong_output, tolerance)
@@ -213,6 +224,12 @@ class Comparison:
             special=problem or "",
             cause=cause,
         )
+
+    def _reference(self, inputs: Arrays) -> NetworkProcess:
+        """The reference, which is the one of the delivery if another one was found wrong then."""
+        facts = self.manifest["verification"]
+        preferred = facts["reference"] if facts.get("disagreement") else None
+        return reference_process(self.network, inputs, threads=self.threads, preferred=preferred)
 
     def _later_calls(self, run: verify.Run, inputs: Sequence[Arrays]) -> list[Arrays]:
         """The outputs of calls with the same inputs that keep a state; none if there is none."""
@@ -235,7 +252,7 @@ class Comparison:
 
     def _rounded(self, inputs: Arrays) -> list[Arrays]:
         """The framework's outputs in other roundings."""
-        with reference_process(self.network, inputs, threads=self.threads) as process:
+        with self._reference(inputs) as process:
             answers = [
                 process.outputs(verify.jittered(inputs, draw)) for draw in range(verify.DRAWS)
             ]
@@ -280,17 +297,26 @@ class Comparison:
         """A sentence that names the operator at which the errors of an output begin."""
         if self._is_reduced:
             return "errors are larger than allowed; in reduced precision each operator adds to them"
-        facts = self.network.layout, self.kernels, self.target, self.threads
-        return ErrorSearch(self.network, *facts).cause(inputs, output, tolerance) or (
+        return self._search.cause(inputs, output, tolerance) or (
             "the delivered network is wrong, but compiled again from the run's records it is "
             "right: deliver it again with `chameleon compile`"
         )
 
+    @property
+    def _search(self) -> ErrorSearch:
+        facts = self.network.layout, self.kernels, self.target, self.threads
+        return ErrorSearch(self.network, *facts)
 
-def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.float64]:
-    """The error of each output of each sample, over the output's largest number in all samples."""
+
+def _errors(
+    given: Sequence[Arrays], wanted: Sequence[Arrays], exact: Collection[int]
+) -> NDArray[np.float64]:
+    """The error of each output of each sample, over the output's largest number in all samples.
+
+    The error of an output of ``exact`` with other numbers is infinite.
+    """
     scales = verify.magnitudes(wanted)
-    return np.array(
+    errors = np.array(
         [
             [
                 verify.relative_error([got], [want], [scale])
@@ -299,3 +325,8 @@ def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.flo
             for outputs, answers in zip(given, wanted, strict=True)
         ]
     )
+    for row, outputs, answers in zip(errors, given, wanted, strict=True):
+        for number in exact:
+            if (outputs[number] != answers[number]).any():
+                row[number] = math.inf
+    return errors

@@ -110,7 +110,7 @@ def verified(
     if staged is None:
         staged, verdict = steps.tried(steps.kernels, "network")
     else:
-        verdict = steps.verdict(staged)
+        verdict = steps.verdict(staged, steps.kernels)
     staged, verdict = repaired(steps, staged, verdict)
     if staged is not None and verdict.problem is not None:
         verdict = steps.arbitrated(staged, verdict)

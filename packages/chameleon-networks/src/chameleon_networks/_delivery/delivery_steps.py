@@ -30,6 +30,7 @@ from chameleon_networks._artifact.writer import (
 )
 from chameleon_networks._c_runtime.linking import compiler_command
 from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
+from chameleon_networks._checks.near_ties import verdict_with_choices
 from chameleon_networks._comparison.baselines import Baselines
 from chameleon_networks._comparison.reduced_precision import ReducedComparison
 from chameleon_networks._compile.compile import compile_network
@@ -299,6 +300,7 @@ class DeliverySteps:
             rounded=rounded,
             special=special,
             others=(*others, exact) if others else None,
+            exact_outputs=self.settled.network.exact_outputs,
         )
 
     def _jittered_answers(self) -> list[Arrays] | None:
@@ -410,9 +412,9 @@ class DeliverySteps:
                 raise
             problem = f"it cannot be compiled: {one_line(error)}"
             return None, OutputCheck(max_relative_error=None, problem=problem)
-        return folder, self.verdict(folder)
+        return folder, self.verdict(folder, kernels)
 
-    def verdict(self, folder: Path) -> OutputCheck:
+    def verdict(self, folder: Path, kernels: Kernels) -> OutputCheck:
         """Compare with the reference, in another process that a wrong kernel may crash."""
         try:
             process = self._waiting.pop() if self._waiting else None
@@ -422,6 +424,9 @@ class DeliverySteps:
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
         verdict = self.expected.verdict(process.outputs)
+        if verdict.problem is not None:
+            search = self._search(kernels)
+            verdict = verdict_with_choices(search, self.expected, process.outputs, verdict)
         if verdict.problem is None and self.settled.network.state:
             verdict = self._verdict_in_sequence(process, verdict)
         if verdict.problem is None:
@@ -517,9 +522,13 @@ class DeliverySteps:
 
     def _first_wrong_operator(self) -> str:
         """A clause that names the operator at which the network and its reference part, or none."""
+        return self._search(self.kernels).clause(self.expected)
+
+    def _search(self, kernels: Kernels) -> ErrorSearch:
+        """Compares parts of the network, compiled with some kernels, with its framework."""
         network, layout = self.settled.network, self.settled.choice.layout
-        facts = self.kernels, self.target, self.threads
-        return ErrorSearch(network, layout, *facts, seconds=SECONDS).clause(self.expected)
+        facts = kernels, self.target, self.threads
+        return ErrorSearch(network, layout, *facts, seconds=SECONDS)
 
     def running(self, folder: Path) -> NetworkProcess:
         """The process that runs the network of a folder, started if needed."""

@@ -258,10 +258,13 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
     return NetworkProcess(name, request, **options)
 
 
-def reference_process(network: ImportedNetwork, inputs: Arrays, *, threads: int) -> NetworkProcess:
+def reference_process(
+    network: ImportedNetwork, inputs: Arrays, *, threads: int, preferred: str | None = None
+) -> NetworkProcess:
     """Start a process with the first of a network's references that computes its outputs."""
     problems: dict[str, ChameleonError] = {}
-    for name in network.references:
+    names = network.references if preferred is None else (preferred, *network.references)
+    for name in names:
         try:
             return framework_process(network, name, threads=threads, warm_up=[inputs])
         except ChameleonError as error:

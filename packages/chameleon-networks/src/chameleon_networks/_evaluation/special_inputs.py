@@ -65,7 +65,7 @@ def special_inputs(network: ImportedNetwork) -> list[SpecialInputs]:
         made = [attrs.evolve(one, inputs=rounded(one.inputs, kind)) for one in made]
     if network.example_inputs is not None:
         made.insert(0, SpecialInputs(label="the example", inputs=list(network.example_inputs)))
-    return made
+    return [attrs.evolve(one, exact=network.exact_outputs) for one in made]
 
 
 def answered(run: Run, special: Sequence[SpecialInputs]) -> list[Arrays | None]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.api import words
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
 from numpy.typing import NDArray
 
@@ -89,12 +90,14 @@ class SpecialInputs:
         inputs: One array for each input of the network.
         is_finite: Whether all numbers are finite.
         may_spread: Whether NaN may spread further than in the reference, which may ignore it.
+        exact: The numbers of the outputs whose integers no rounding changes.
     """
 
     label: str
     inputs: Arrays
     is_finite: bool = True
     may_spread: bool = False
+    exact: frozenset[int] = frozenset()
 
 
 def samples_of(samples: Callable[[np.random.Generator], Arrays]) -> list[Arrays]:
@@ -247,8 +250,8 @@ class SpecialCheck:
             return None
         if self._rounded is None:
             self._rounded = [self.answers, *self._others(self.special.inputs)]
-        words = self._wrong(got, scales, self._rounded, tolerance)
-        return words and f"{label}, {words}"
+        clause = self._wrong(got, scales, self._rounded, tolerance)
+        return clause and f"{label}, {clause}"
 
     def _wrong(
         self, got: Arrays, scales: Sequence[float], right: Sequence[Arrays], tolerance: float
@@ -257,13 +260,17 @@ class SpecialCheck:
         for number, (ours, scale) in enumerate(zip(got, scales, strict=True)):
             self.wrong_output = number
             theirs = [answers[number] for answers in right]
+            if number in self.special.exact and (
+                count := min(differing(ours, one) for one in theirs)
+            ):
+                return f"output {number} has {words.counted(count, 'wrong integer')} of {ours.size}"
             numbers = [np.isfinite(one) for one in theirs]
             finite, own = np.logical_and.reduce(numbers), np.isfinite(ours)
             lost = own & ~np.logical_or.reduce(numbers)
             appeared = finite & ~own
             if lost.any() or (appeared.any() and not self.lenient):
-                words = ["numbers", "NaN or infinity"][:: 1 if lost.any() else -1]
-                return f"output {number} has {' instead of '.join(words)}"
+                kinds = ["numbers", "NaN or infinity"][:: 1 if lost.any() else -1]
+                return f"output {number} has {' instead of '.join(kinds)}"
             both = finite & own
             first = theirs[0][both]
             floor = max(_magnitude(first), _FLOOR * scale)
@@ -294,6 +301,7 @@ class Expected:
     _others: Sequence[Callable[[], Sequence[Arrays] | None]] | None = attrs.field(
         default=None, kw_only=True
     )
+    _exact_outputs: frozenset[int] = attrs.field(default=frozenset(), kw_only=True)
     conditioning: Conditioning | None = attrs.field(default=None, init=False)
     wrong: tuple[Arrays, int] | None = attrs.field(default=None, init=False)
 
@@ -320,7 +328,18 @@ class Expected:
         if check.problem is not None:
             self.wrong = self._first_wrong(got)
             return check
-        return attrs.evolve(check, problem=self._problem_of_channels(got) or self._special_one(run))
+        problem = self._other_integers(got) or self._problem_of_channels(got)
+        return attrs.evolve(check, problem=problem or self._special_one(run))
+
+    def _other_integers(self, got: Sequence[Arrays]) -> str | None:
+        """A sentence about an output of exact integers that has other ones, or None."""
+        for inputs, ours, theirs in zip(self._samples, got, self._answers, strict=True):
+            for number in sorted(self._exact_outputs):
+                if count := differing(ours[number], theirs[number]):
+                    self.wrong = inputs, number
+                    wrong = words.counted(count, "wrong integer")
+                    return f"output {number} has {wrong} of {ours[number].size}"
+        return None
 
     def _first_wrong(self, got: Sequence[Arrays]) -> tuple[Arrays, int] | None:
         """The inputs and the number of the first output that is off."""
@@ -403,6 +422,11 @@ def _maxima(array: NDArray[Any], axis: int) -> NDArray[np.float64]:
     rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
     largest: NDArray[np.float64] = np.where(np.isfinite(rows), np.abs(rows), 0.0).max(axis=1)
     return largest
+
+
+def differing(got: NDArray[Any], wanted: NDArray[Any]) -> int:
+    """How many numbers of two arrays of one shape differ."""
+    return int(np.count_nonzero(got != wanted))
 
 
 def perturbed(inputs: Arrays) -> Arrays:

@@ -263,6 +263,12 @@ def _power(call: Any, emit: Any) -> Any:
     return reduce(lambda product, factor: emit(product * factor), [base] * int(power))
 
 
+def _sign(call: Any, _emit: Any) -> Any:
+    """The sign of an unsigned number is 0 or 1; TVM's needs the number -1."""
+    kind = str(call.ty.dtype)
+    return relax.op.minimum(call.args[0], relax.const(1, kind)) if kind.startswith("uint") else None
+
+
 def _hyperbolic(call: Any, emit: Any) -> Any:
     """``cosh``, and ``sinh`` as ``tanh(x) * cosh(x)``, which LLVM lacks for vectors."""
     # Subtracting log 2 in the exponent avoids an early overflow.
@@ -310,6 +316,7 @@ _LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resize_one_row),
     "relax.power": _power,
     **dict.fromkeys(("relax.maximum", "relax.minimum"), _boolean_arithmetic),
+    "relax.sign": _sign,
     "relax.atanh": _atanh,
     "relax.nn.leakyrelu": _leaky_relu,
     "relax.scatter_elements": _scatter_elements,

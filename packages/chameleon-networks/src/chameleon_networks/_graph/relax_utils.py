@@ -103,6 +103,37 @@ def users_of(function: Any) -> dict[Any, list[Any]]:
     return users
 
 
+CHOICES = frozenset({f"relax.{name}" for name in ("argmax", "argmin", "argsort", "topk")})
+"""Operators that give positions of the largest or smallest numbers."""
+
+
+def exact_variables(function: Any) -> set[Any]:
+    """The variables of a function with integers that are not made of floating-point numbers.
+
+    Rounding does not change them. Positions of chosen numbers are among them, and shapes.
+    """
+    exact = {variable for variable in function.params if _is_integral(variable)}
+    values = values_of(function)
+    for variable, value in values.items():
+        reads: Sequence[Any] = relax.analysis.free_vars(value)
+        if isinstance(value, relax.TupleGetItem):
+            parts = values.get(value.tuple_value)
+            reads = [parts.fields[value.index]] if isinstance(parts, relax.Tuple) else reads
+        known = all(read in exact for read in reads)
+        if (
+            operator_name(value) in CHOICES
+            or (known and _is_integral(variable))
+            or isinstance(variable.ty, relax.ShapeType)
+        ):
+            exact.add(variable)
+    return exact
+
+
+def _is_integral(variable: Any) -> bool:
+    kind = variable.ty
+    return isinstance(kind, relax.TensorType) and "float" not in str(kind.dtype)
+
+
 def operator_name(value: Any) -> str:
     """The name of the operator that an expression calls; empty for other expressions."""
     with_args = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)

@@ -21,6 +21,7 @@ from chameleon_networks._frameworks.inference import (
     onnx_session,
     openvino_network,
 )
+from chameleon_networks._graph.relax_utils import exact_variables, relax, values_of
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.options import AUTO, DEFAULT, NetworkOptions
 from chameleon_networks._importers.unsupported_operators import (
@@ -227,6 +228,17 @@ class ImportedNetwork(ABC):
     def imported(self) -> Any:
         """The network as a Relax ``IRModule``, before any change of the graph."""
         return self.graph.module
+
+    @cached_property
+    def exact_outputs(self) -> frozenset[int]:
+        """The numbers of the outputs whose integers no rounding changes."""
+        if self.has_quantized_activations:
+            return frozenset()
+        main = self.imported["main"]
+        exact, result = exact_variables(main), main.body.body
+        whole = values_of(main).get(result, result)
+        outputs = whole.fields if isinstance(whole, relax.Tuple) else [result]
+        return frozenset(number for number, output in enumerate(outputs) if output in exact)
 
     @property
     @abstractmethod

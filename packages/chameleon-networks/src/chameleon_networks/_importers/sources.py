@@ -32,7 +32,7 @@ from chameleon_networks._importers.options import (
 )
 from chameleon_networks._importers.torch import programs
 from chameleon_networks._importers.torch.programs import ExampleProgram, NumberRange, ProgramInputs
-from chameleon_networks._source_files import SourceFiles, read_sources, watched
+from chameleon_networks._source_files import SourceFiles, loaded_modules, read_sources, watched
 from chameleon_networks._source_location import ImportedGraph
 
 log = structlog.get_logger()
@@ -254,7 +254,10 @@ class TorchNetwork(ProgramNetwork):
         if source.endswith(".pt2"):
             return programs.load_saved(source)
         with watched(self.sources):
-            return programs.export_source(source)
+            example = programs.export_source(source)
+        modules = read_sources(loaded_modules(source))
+        self.sources.update(modules | self.sources)
+        return example
 
 
 class OnnxNetwork(ImportedNetwork):

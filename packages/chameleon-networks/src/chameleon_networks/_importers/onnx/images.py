@@ -327,7 +327,7 @@ class _ResizedAxis:
     crop: tuple[float, float]
 
     def coords(self, transform: str, dtype: str = "float32") -> NDArray[Any]:
-        """The input coordinate of each output pixel, in float32 as in onnxruntime."""
+        """The input coordinate of each output pixel, by default in float32 as in onnxruntime."""
         # With ``align_corners`` and scales, the output's extent is rounded first, as in
         # onnxruntime.
         at: NDArray[Any] = np.arange(self.out, dtype=dtype)
@@ -440,11 +440,12 @@ def _resize(node: Node) -> Any:
     rank = len(shape)
     dtype = np.dtype(dtype_of(value))
     is_rounded = options["mode"] != "nearest" and dtype.kind != "f"
+    wide = dtype.name == "float64"  # onnxruntime and TVM place pixels in float32
     chosen = [nodes.normalize_axis(axis, rank) for axis in options.get("axes") or range(rank)]
     axes = _resized_axes(node, chosen)
     if node.opset < _COORDINATES_SINCE or node.op_type == "Upsample":
         options["coordinate_transformation_mode"] = "asymmetric"
-    elif rank in _RESIZE_RANKS and _is_supported_by_tvm(options, axes) and not is_rounded:
+    elif rank in _RESIZE_RANKS and _is_supported_by_tvm(options, axes) and not (is_rounded or wide):
         return NotImplemented
     out = [axes[axis].out if axis in axes else extent for axis, extent in enumerate(shape)]
     if 0 in out:
@@ -454,7 +455,7 @@ def _resize(node: Node) -> Any:
     # In linear mode, onnxruntime truncates. The standard's evaluator rounds what it lacks.
     linear = options["mode"] == "linear" and not options.get("antialias")
     is_cut = linear and dtype.name in _CUT and _interpolated_axes(rank, axes) is not None
-    places = "float64" if is_rounded and dtype.name not in _CUT else "float32"
+    places = "float64" if wide or (is_rounded and dtype.name not in _CUT) else "float32"
     transform = str(options["coordinate_transformation_mode"])
     if is_cut:
         value = node.emit(_interpolate_integers(node, value, axes, transform))

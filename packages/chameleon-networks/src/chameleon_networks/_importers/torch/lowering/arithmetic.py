@@ -232,13 +232,15 @@ _SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (
     (partial(_promote, op.multiply), ("mul.Tensor", "mul.Scalar")),
     (_power, ("pow.Scalar", "pow.Tensor_Tensor")),
     (_div, ("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")),
-    (
-        partial(_shift, op.left_shift),
-        ("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor"),
-    ),
-    (
-        partial(_shift, op.right_shift),
-        ("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor"),
+    *(
+        (
+            partial(_shift, shift),
+            (
+                *(f"__{side[0]}shift__.{kind}" for kind in ("Scalar", "Tensor")),
+                *(f"bitwise_{side}_shift.{kind}" for kind in ("Tensor", "Tensor_Scalar")),
+            ),
+        )
+        for side, shift in (("left", op.left_shift), ("right", op.right_shift))
     ),
     (_matmul, ("matmul.default", "mm.default", "bmm.default")),
     (_addmm, ("addmm.default", "baddbmm.default")),

@@ -188,8 +188,9 @@ def _normalize(tensor: Complex, extents: Sequence[int], mode: int) -> Complex:
 
 
 def _multiply_axis(tensor: Complex, axis: int, matrix: Complex) -> Complex:
-    """Multiply a tensor by a matrix along one axis."""
+    """Multiply a tensor by a matrix along one axis, in the tensor's dtype."""
     moved = tensor.each(lambda part: part.movedim(axis, -1))
+    matrix = matrix.each(lambda part: part.to(tensor.real.dtype))
     return moved.product(matrix, torch.matmul).each(lambda part: part.movedim(-1, axis))
 
 
@@ -197,9 +198,9 @@ def _dft_matrix(extent: int, rows: int, columns: int, *, forward: bool) -> Compl
     """The matrix ``exp(-2 pi i r c / extent)`` of rows r and columns c, or its conjugate."""
     # The remainder comes first, because large angles lose digits.
     steps_of_angle = torch.arange(rows)[:, None] * torch.arange(columns) % extent
-    angle = steps_of_angle.float() * (2.0 * math.pi / extent)
-    # pi is no exact float32; the sine of half a turn is set to 0 exactly.
-    sine = torch.sin(angle) * (steps_of_angle * 2 % extent != 0).float()
+    angle = steps_of_angle.double() * (2.0 * math.pi / extent)
+    # pi is no exact float64; the sine of half a turn is set to 0 exactly.
+    sine = torch.sin(angle) * (steps_of_angle * 2 % extent != 0).double()
     return Complex(torch.cos(angle), -sine if forward else sine)
 
 

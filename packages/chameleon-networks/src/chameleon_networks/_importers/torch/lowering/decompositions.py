@@ -236,7 +236,9 @@ def _trilinear(*args: Any) -> Any:
 
 def _addbmm(x: Any, y: Any, z: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     factor = float if x.is_floating_point() else int  # torch's factors of integers are integers
-    return factor(beta) * x + factor(alpha) * (y @ z).sum(0)
+    product = factor(alpha) * (y @ z).sum(0)
+    # Torch leaves out NaN of what it multiplies by 0.
+    return factor(beta) * x + product if beta else product.expand(x.shape)
 
 
 def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: Any) -> Any:

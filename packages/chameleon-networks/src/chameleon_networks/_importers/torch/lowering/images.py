@@ -54,9 +54,10 @@ def _check_interpolates_floats(call: TorchCall) -> None:
 
 
 def _resize_bilinear(call: TorchCall) -> Any:
-    """``upsample_bilinear2d``; TVM supports only factors that equal the extents' ratios."""
+    """``upsample_bilinear2d``; TVM's factors equal the extents' ratios, and are in float32."""
     _check_interpolates_floats(call)
-    if _scales_match_extents(call, extents(call.value(0))) or call.node.args[2]:
+    known = _scales_match_extents(call, extents(call.value(0))) or call.node.args[2]
+    if known and call.dtype != "float64":
         return call.importer._upsample_bilinear2d(call.node)  # noqa: SLF001 - no public method
     return _interpolate(_linear_weights, call)
 
@@ -123,7 +124,8 @@ def _resize_antialias(mode: str, call: TorchCall) -> Any:
 
     def weights(old: int, new: int, factor: float | None) -> Any:
         """The matrix of shape (new, old) that resizes one axis."""
-        unit = torch.eye(old).reshape(1, 1, old, old)
+        wide = torch.float64 if call.dtype == "float64" else torch.float32
+        unit = torch.eye(old, dtype=wide).reshape(1, 1, old, old)
         scales = factor, None if factor is None else 1.0
         matrix = resize(unit, [new, old], align_corners, *scales)
         return relax.const(matrix.reshape(new, old).numpy(), call.dtype)

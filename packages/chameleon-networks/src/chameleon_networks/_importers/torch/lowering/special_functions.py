@@ -68,7 +68,11 @@ def _frexp(x: Any) -> Any:
 
 def _ldexp(x: Any, exponent: Any) -> Any:
     """``ldexp`` in four steps, because a power of two may be infinite or zero by itself."""
-    dtype = x.dtype if x.is_floating_point() else torch.float32
+    if not x.is_floating_point():  # torch multiplies by that power, which may be subnormal
+        exponent = exponent.to(torch.float32)
+        half = (exponent / 2).trunc()
+        return x.to(torch.float32) * (torch.exp2(half) * torch.exp2(exponent - half))
+    dtype = x.dtype
     most = 2200.0 if dtype is torch.float64 else 300.0
     exponent = exponent.to(dtype).clamp(-most, most)
     part = (exponent / 4).trunc()
