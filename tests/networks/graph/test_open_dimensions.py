@@ -52,7 +52,7 @@ class Images(torch.nn.Module):
         self.last = torch.nn.Linear(16, 10)
 
     def forward(self, x):
-        x = F.max_pool2d(torch.relu(self.first(x)), 2)
+        x = F.avg_pool2d(F.max_pool2d(torch.relu(self.first(x)), 2), 3, 2, 1)
         return self.last(F.silu(self.deep(x)).mean((2, 3))).softmax(-1)
 
 
@@ -165,6 +165,22 @@ def test_a_call_without_a_mask_computes_its_own_length(file, delivery_into, targ
     for extent in (1, 2, 3, 4, 5, 17, 32, 58, 59, 61, 125, 198, 199, 200):
         network(np.full((1, 20, 200), np.nan, np.float32))
         check(source, network, extent, [rng.standard_normal((1, 20, extent)).astype(np.float32)])
+
+
+@pytest.mark.full
+def test_a_call_computes_images_of_its_own_size(file, delivery_into, target, tmp_path):
+    size = Buckets(range=(12, 80), count=3, name="size")
+    source = source_of(file, "images", x=(3, 3, size, size))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert {bucket["is_open"] for bucket in buckets} == {True}
+    network = chameleon_networks.load(tmp_path / "network", threads=2)
+    rng = np.random.default_rng(0)
+    for extent in (12, 13, 14, 15, 31, 32, 33, 50, 51, 79, 80):
+        network(np.full((3, 3, 80, 80), np.nan, np.float32))
+        x = rng.standard_normal((3, 3, extent, extent)).astype(np.float32) + 1.0
+        reference = source.network.with_extents((extent,)).framework("torch", 1)
+        [wanted] = reference([x])
+        np.testing.assert_allclose(network(x), wanted, atol=2e-5)
 
 
 @pytest.mark.full

@@ -277,14 +277,15 @@ def split(index: Expr, extents: Sequence[Expr]) -> list[Expr]:
     """Split an index into one index per axis, outermost first."""
     digits: list[Expr] = []
     remaining = index
+    whole = all(isinstance(extent, int) for extent in extents)
     for position, extent in reversed(list(enumerate(extents))):
         if is_number(extent, 1):
             digits.append(0)
         elif all(is_number(outer, 1) for outer in extents[:position]):
             digits.append(remaining)
         else:
-            digits.append(tirx.floormod(remaining, extent))
-            remaining = tirx.floordiv(remaining, extent)
+            digits.append((tirx.floormod if whole else tirx.truncmod)(remaining, extent))
+            remaining = quotient(remaining, extent, known=whole)
     return digits[::-1]
 
 
@@ -297,7 +298,19 @@ def divided(extent: Expr, size: int) -> Expr:
     """The number of tiles of a size that cover an extent."""
     if isinstance(extent, int):
         return math.ceil(extent / size)
-    return tirx.floordiv(extent + (size - 1), size)
+    return quotient(extent + (size - 1), size, known=False)
+
+
+def quotient(number: Expr, divisor: Expr, *, known: bool) -> Expr:
+    """The quotient of a number that is not negative, rounded down.
+
+    Args:
+        number: The number.
+        divisor: The divisor, above 0.
+        known: Whether TVM can find out that the number is not negative. Otherwise its code for
+            floordiv is slow, and fails for a quotient of quotients.
+    """
+    return tirx.floordiv(number, divisor) if known else tirx.truncdiv(number, divisor)
 
 
 def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:

@@ -53,7 +53,11 @@ class OpenAxis:
     def of(self, number: Any) -> Any:
         """The extent of a part for a number, an int or an expression, without the border."""
         for more, stride in self.steps:
-            number = (number + more) // stride
+            number += more
+            if isinstance(number, int):
+                number //= stride
+            else:
+                number = emit.quotient(number, stride, known=False)
         return number * self.factor if self.factor > 1 else number
 
 

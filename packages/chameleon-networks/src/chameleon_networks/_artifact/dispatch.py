@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
+from chameleon_core.plugin_api import ConfigError
 
 from chameleon_networks._artifact.buckets import Buckets, after
 from chameleon_networks._artifact.load import Manifest
@@ -200,7 +201,10 @@ def _branches(bucketed: BucketedNetwork, dimension: int) -> set[int]:
     extents: set[int] = set()
     end = bucketed.dimensions[dimension].buckets[-1]
     while end > 1:
-        branches = bucketed.branch_extents(dimension, range(1, end))
+        try:
+            branches = bucketed.branch_extents(dimension, range(1, end))
+        except ConfigError:  # the framework takes no inputs that are so small
+            break
         extents |= branches
         # Below a branch, the network may have others, which this export did not meet.
         end = min(branches, default=0)

@@ -18,7 +18,9 @@ from chameleon_networks._compile.open_layouts import NotOpenError, OpenLayouts, 
 from chameleon_networks._compile.prepared_networks import Prepared
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, read_call_sequence
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.relax_utils import relax, tvm
+from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, tvm
+
+_POOLS = {f"relax.nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)}
 
 
 def functions_without_kernels(
@@ -66,11 +68,13 @@ class LoweredNetwork:
         sequence: The calls.
         functions: The functions of the calls, by name.
         operators: The fusion groups of the functions that stand for operators, by name.
+        windows: The fusion groups and the bindings of pooling operators, in order.
     """
 
     sequence: CallSequence
     functions: Mapping[str, Any]
     operators: Mapping[str, FusionGroup]
+    windows: Sequence[Any]
 
     @classmethod
     def of(cls, prepared: Prepared, target: str) -> Self:
@@ -94,7 +98,13 @@ class LoweredNetwork:
         operators = {
             name: fusions[int(str(task).split()[1])] for name, task in named.items() if task
         }
-        return cls(sequence, functions, operators)
+        groups = {fusion.last: fusion for fusion in fusions}
+        windows = [
+            groups.get(binding.var, binding)
+            for binding in bindings_of(module["main"])
+            if binding.var in groups or operator_name(binding.value) in _POOLS
+        ]
+        return cls(sequence, functions, operators, windows)
 
     def pairs(self, other: LoweredNetwork) -> Iterator[tuple[Call, Call]]:
         """The calls of this network, each with that of the network with another size.
@@ -127,9 +137,11 @@ def open_dimension(
     """
     layouts = OpenLayouts({sizes: open_axes.OpenAxis(extent=sizes[0])})
     pairs = [*network.pairs(other)]
-    for mine, theirs in pairs:
-        if group := network.operators.get(mine.kernel):
-            layouts.learn_image(group, other.operators[theirs.kernel])
+    for window, another in zip(network.windows, other.windows, strict=False):
+        if isinstance(window, FusionGroup) and isinstance(another, FusionGroup):
+            layouts.learn_image(window, another)
+        elif not isinstance(window, FusionGroup) and not isinstance(another, FusionGroup):
+            layouts.learn_pool(window, another)
     for mine, theirs in pairs:
         for tensors in zip(mine.arguments, theirs.arguments, strict=True):
             layouts.learn(*tensors)

@@ -139,14 +139,12 @@ class OpenDimension:
         scaled = _with_called_numbers(function, other.function, self.axes)
         opened = OpenFunction(function=scaled, sizes=other.sizes)
         axes = opened.different
-        steps = {axis.steps for axis in axes}
-        if not steps:
+        if not axes:
             return None if scaled.same_as(function) else opened
-        if len(steps) > 1:
-            raise NotOpenError(f"{call.kernel} has axes of several open sizes")
         by_buffer = dict(zip(function.params, opened.axes, strict=True))
         reason = NotOpenError(f"{call.kernel} computes elements from others of an open axis")
-        if len({axis.extent for axis in axes}) == len(axes):
+        extents, steps = ({getattr(a, name) for a in axes} for name in ("extent", "steps"))
+        if len(extents) == len(axes) and len(steps) == 1:
             try:
                 rows = _Rows(scaled, call, by_buffer, opened.by_extent).checked()
                 return attrs.evolve(opened, function=rows)
@@ -222,6 +220,8 @@ def _called_number(mine: Any, theirs: Any, axes: Mapping[Pair, open_axes.OpenAxi
     called = [
         (pair, tirx.Cast(kind, axis.of(open_axes.called_extent()))) for pair, axis in axes.items()
     ]
+    # Height and width of an image are often equal.
+    called += [((own**2, other**2), size * size) for (own, other), size in called]
     for (own, other), size in called:
         if (a, b) == (own, other):
             return size
@@ -267,13 +267,17 @@ class _Rows:
 
     def _ended(self, block: Any) -> Any:
         """A block whose reduction over an open axis ends with the call."""
-        summed = next((v for v in block.iter_vars if v.var in self._summed), None)
-        if summed is None:
+        summed = [each for each in block.iter_vars if each.var in self._summed]
+        if not summed:
             return block
-        variable, axis = summed.var, self.sizes.get(int(summed.dom.extent))
-        if axis is None:
-            self._refuse()
-        part = variable < tirx.Cast(str(variable.ty), axis.of(open_axes.called_extent()))
+        parts = []
+        for each in summed:
+            axis = self.sizes.get(int(each.dom.extent))
+            if axis is None:
+                self._refuse()
+            called = tirx.Cast(str(each.var.ty), axis.of(open_axes.called_extent()))
+            parts.append(each.var < called)
+        part = tirx.all(*parts)
 
         def ended(store: Any) -> Any:
             value = store.value
@@ -430,7 +434,9 @@ def _reads_later_elements(function: Any, call: Call, sizes: OpenSizes, extent: i
     main = tvm.compile(named, target="llvm", tir_pipeline=PIPELINE)["main"]
     rng = np.random.default_rng(0)
     inputs = [_drawn(tensor, rng) for tensor in call.reads]
-    for part in sorted({1, extent // 2, extent - 1} & {*range(1, extent)}):
+    middle = extent // 2
+    parts = {1, 2, 3, middle, middle + 1, extent - 2, extent - 1}
+    for part in sorted(parts & {*range(1, extent)}):
         seen = set()
         for later in _LATER:
             arrays = [

@@ -21,6 +21,7 @@ from chameleon_tvm.api import (
 
 from chameleon_networks._compile.sequence.calls import Call, Tensor
 from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.relax_utils import shape_of
 
 Pair = tuple[int, int]
 """An extent in two networks that differ in one size."""
@@ -161,6 +162,32 @@ class OpenLayouts:
             axes = differing_axes(group.spec.input, other.spec.arguments()["input"])
             if axes and 0 not in axes:
                 self._image(group.spec, other.spec, axes)
+
+    def learn_pool(self, pool: Any, other: Any) -> None:
+        """Learn how the size of a pooling's output follows from that of its input.
+
+        Args:
+            pool: The binding of a pooling operator.
+            other: That of the network with another size.
+        """
+        numbers, rank = pool.value.attrs, len(pool.value.attrs.pool_size)
+        inputs = differing_axes(shape_of(pool.value.args[0]), shape_of(other.value.args[0]))
+        outputs = differing_axes(shape_of(pool.var), shape_of(other.var))
+        first = str(numbers.layout).find("DHW"[-rank])
+        for place, pair in inputs.items():
+            axis, number = self.axes.get(pair), place - first
+            if axis is None or place not in outputs or not 0 <= number < rank:
+                continue
+            stride, size = int(numbers.strides[number]), int(numbers.pool_size[number])
+            covered = (size - 1) * int(numbers.dilation[number]) + 1
+            pads = int(numbers.padding[number]) + int(numbers.padding[number + rank])
+            # Rounded up, the last window of a padded image may be left out.
+            if numbers.ceil_mode and (pads or stride > covered):
+                continue
+            step = pads - covered + stride + (stride - 1) * bool(numbers.ceil_mode), stride
+            output = open_axes.OpenAxis(extent=outputs[place][0], steps=(*axis.steps, step))
+            if self.axes.setdefault(outputs[place], output) != output:
+                raise NotOpenError(f"a pooling gives a size that others round to {outputs[place]}")
 
     def _image(
         self, spec: Any, other: Any, differing: Mapping[int, Pair]

@@ -319,8 +319,8 @@ class PanelConvolution(SplitConvolution):
             # Threads share the pixels of a call, which may be fewer than those of a panel.
             total = emit.divided(called, columns)
             most = tirx.max(emit.divided(total, across), tirx.min(total, self.info.cores))
-            across = tirx.floordiv(total + most - 1, most)
-            panels = tirx.floordiv(total + across - 1, across)
+            across = emit.quotient(total + most - 1, most, known=False)
+            panels = emit.quotient(total + across - 1, across, known=False)
         extents = self.blocks, across
 
         def panel(index: Expr) -> Stmt:

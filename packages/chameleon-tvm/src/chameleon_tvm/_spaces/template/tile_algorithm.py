@@ -128,8 +128,9 @@ class TileConvolution:
             return exists, self._position(emit.split(number, self._positions), channel)
 
         def part(index: Expr) -> Stmt:
-            first = tirx.floordiv(index * count, parts)
-            rest = tirx.floordiv((index + 1) * count, parts) - first
+            known = isinstance(count, int)
+            first = emit.quotient(index * count, parts, known=known)
+            rest = emit.quotient((index + 1) * count, parts, known=known) - first
             return self._blocks(rest, lambda number: position(first + number))
 
         return emit.parallel("part", parts, part)
