@@ -16,8 +16,8 @@ from chameleon_cli.api import trust_option
     "form",
     required=True,
     type=click.Choice(["metaschedule", "tvmscript", "library", "c", "wheel", "onnxruntime"]),
-    help="A MetaSchedule database, scheduled functions as TVMScript, a library per operator for "
-    "Python, a bundle for C, a wheel of the network, or an ONNX file for ONNX Runtime.",
+    help="A MetaSchedule database, functions as TVMScript, a library per operator for Python, a "
+    "bundle for C, a wheel, or a file for ONNX Runtime.",
 )
 @click.option(
     "-o",
