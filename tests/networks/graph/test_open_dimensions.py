@@ -153,7 +153,7 @@ def test_a_call_computes_its_own_length(file, delivery_into, target, tmp_path):
 
 @pytest.mark.full
 def test_a_call_without_a_mask_computes_its_own_length(file, delivery_into, target, tmp_path):
-    length = Buckets(range=(1, 200), sizes=(5, 60, 200), name="length")
+    length = Buckets(range=(2, 200), sizes=(2, 60, 200), name="length")
     source = source_of(file, "speech", x=(1, 20, length))
     checked = source.check(target, 2, None)
     assert "padding" not in checked["summary"]

@@ -131,6 +131,14 @@ class BucketedFrontend(Frontend):
         buckets = self.network.dimensions[number].spread_out()
         names = [bucket.name for bucket, _ in self.networks if bucket.extents[number] in buckets]
         self._keep(names)
+        # Small networks may have other operators, and a larger bucket then takes their calls.
+        names = [
+            bucket.name
+            for place, (bucket, _) in enumerate(self.networks)
+            if bucket.extents[number] == 1 or self._dimension(place, target) is not None
+        ]
+        if len(names) > 1:  # outputs are cut by how they differ between two
+            self._keep(names)
         log.info("buckets_chosen", buckets=names)
 
     def _keep(self, names: Collection[str]) -> None:
