@@ -88,7 +88,9 @@ class BucketedFrontend(Frontend):
             # They are known by the weights' digests, and all buckets have the same weights.
             network.network.cancellations = self._checked[-1][1].network.cancellations
         check_pads(self.network)
-        self.is_exact = earlier["exact"] if earlier else self._computes_parts(target)
+        # Runs of earlier versions have checked padding, and say nothing else.
+        exact = self._computes_parts(target) if earlier is None else earlier.get("exact", False)
+        self.is_exact = exact
         if earlier is not None:
             padding = earlier["padding"]
         elif self.is_exact:
