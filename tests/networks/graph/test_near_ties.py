@@ -115,8 +115,11 @@ def test_commands_deliver_and_verify_a_detector_with_near_ties(tmp_path):
         table=rng.standard_normal((1024, 4)).astype(np.float32),
     )
     pipeline, run = tmp_path / "p.yaml", tmp_path / "run"
-    model = {"onnx": {"source": str(file), "compare": False}}
+    model = {"onnx": {"source": str(file), "compare": False, "levels": ["x86-64-v2"]}}
     budget = {"measurements": 0}
     pipeline.write_text(json.dumps({"model": model, "budget": budget, "output": str(run)}))
     assert command_line(["run", str(pipeline)]) == ExitCode.OK
     assert command_line(["verify", str(run)]) == ExitCode.OK
+    manifest = json.loads((run / "network" / "manifest.json").read_text())
+    assert [row["checked"] for row in manifest["levels"]] == ["tuned", "measured"]
+    assert bool(manifest.get("permissions")) == ("vectors" in manifest)

@@ -88,10 +88,10 @@ class Network:
         write_artifact(folder, built.executable, {**facts, **built.facts})
         size = (folder / "weights.bin").stat().st_size
         inner = folder / vector_kernels.VECTORS
-        count = vector_kernels.write_vector_kernels(
+        chosen, _ = vector_kernels.write_vector_kernels(
             inner, graph, self.target, THREADS, built.permissions
         )
-        assert count == len(graph.kernels.winners)
+        assert chosen.replaced == len(graph.kernels.winners)
         share_weights(folder, [folder, inner])
         write_manifest(folder, {**read_manifest(folder), "vectors": vector_kernels.VECTORS})
         return folder, size

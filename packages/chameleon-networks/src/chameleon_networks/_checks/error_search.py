@@ -20,6 +20,7 @@ from chameleon_tvm.api import first_line
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.sequence.repacking import Repacking
 from chameleon_networks._evaluation import verify
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._graph.cancellations import with_cancellations
@@ -42,6 +43,7 @@ class ErrorSearch:
 
     Attributes:
         kernels: The tuned kernels that the network is compiled with.
+        repackings: How packed weights are made of those of other kernels, by their digests.
         seconds: Time after which no further part is compiled.
     """
 
@@ -50,6 +52,7 @@ class ErrorSearch:
     kernels: Kernels
     target: str
     threads: int
+    repackings: Mapping[bytes, Repacking] = attrs.field(factory=dict, kw_only=True)
     seconds: float = attrs.field(default=float("inf"), kw_only=True)
 
     def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
@@ -122,7 +125,8 @@ class ErrorSearch:
             built = compile_network(module, fusions, self.kernels, self.target)
         manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
         with temporary_folder() as folder:
-            write_artifact(Path(folder), built.executable, {**manifest, **built.facts})
+            executable = attrs.evolve(built.executable, repackings=self.repackings)
+            write_artifact(Path(folder), executable, {**manifest, **built.facts})
             with delivered_process("a part", Path(folder), threads=self.threads) as process:
                 yield process, frozenset(task["name"] for task in manifest["tasks"])
 

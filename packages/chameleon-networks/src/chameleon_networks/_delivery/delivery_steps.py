@@ -174,7 +174,7 @@ class DeliverySteps:
         compiled: The graph and the kernels of each compiled network that gets further libraries, by
             its folder.
         problem_of: A function that says what is wrong with the outputs of a process that runs the
-            network in the dtypes that were chosen, or None.
+            network in the dtypes that were chosen, or None. It also takes the result of ``search``.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class DeliverySteps:
         }
         self._verified: dict[Path, NetworkProcess] = {}
         self.compiled: dict[Path, GraphWithKernels] = {}
-        self.problem_of: Callable[[NetworkProcess], str | None] = self._problem_of
+        self.problem_of: Callable[[NetworkProcess, ErrorSearch], str | None] = self._problem_of
         self._scratch = Path(stack.enter_context(temporary_folder()))
         self._samples = samples_of(settled.network.samples)
         self._special = special_inputs(settled.network)
@@ -368,8 +368,15 @@ class DeliverySteps:
             self.compiled[folder] = graph
         return folder
 
-    def _problem_of(self, process: NetworkProcess) -> str | None:
-        return self.expected.verdict(process.outputs).problem
+    def _problem_of(self, process: NetworkProcess, search: ErrorSearch) -> str | None:
+        return self._verdict(process, search).problem
+
+    def _verdict(self, process: NetworkProcess, search: ErrorSearch) -> OutputCheck:
+        """Compare with the reference, whose near ties may be decided otherwise."""
+        verdict = self.expected.verdict(process.outputs)
+        if verdict.problem is not None:
+            verdict = verdict_with_choices(search, self.expected, process.outputs, verdict)
+        return verdict
 
     def choose_kernels_in_network(self) -> Path | None:
         """Keep the kernels that are fastest in the network, whose folder is returned if built."""
@@ -423,10 +430,7 @@ class DeliverySteps:
             process.open_delivered(folder, self.threads)
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
-        verdict = self.expected.verdict(process.outputs)
-        if verdict.problem is not None:
-            search = self._search(kernels)
-            verdict = verdict_with_choices(search, self.expected, process.outputs, verdict)
+        verdict = self._verdict(process, self.search(kernels))
         if verdict.problem is None and self.settled.network.state:
             verdict = self._verdict_in_sequence(process, verdict)
         if verdict.problem is None:
@@ -522,13 +526,13 @@ class DeliverySteps:
 
     def _first_wrong_operator(self) -> str:
         """A clause that names the operator at which the network and its reference part, or none."""
-        return self._search(self.kernels).clause(self.expected)
+        return self.search(self.kernels).clause(self.expected)
 
-    def _search(self, kernels: Kernels) -> ErrorSearch:
+    def search(self, kernels: Kernels, **facts: Any) -> ErrorSearch:
         """Compares parts of the network, compiled with some kernels, with its framework."""
-        network, layout = self.settled.network, self.settled.choice.layout
-        facts = kernels, self.target, self.threads
-        return ErrorSearch(network, layout, *facts, seconds=SECONDS)
+        facts = {"target": self.target, "threads": self.threads, "seconds": SECONDS, **facts}
+        layout = self.settled.choice.layout
+        return ErrorSearch(self.settled.network, layout, kernels, **facts)
 
     def running(self, folder: Path) -> NetworkProcess:
         """The process that runs the network of a folder, started if needed."""

@@ -133,7 +133,8 @@ def _add(steps: DeliverySteps, folder: Path, name: str, target: str) -> tuple[Ma
             raise ChameleonError(f"its CPUs lack {words.listing(sorted(foreign))}, which it runs")
         return row, f"{sentence}; all its instructions are the level's"
     with delivered_process(name, inner, threads=steps.threads) as process:
-        problem = steps.problem_of(process)
+        facts = {"target": target, "repackings": chosen.repackings}
+        problem = steps.problem_of(process, steps.search(chosen.kernels, **facts))
         if problem is not None:
             raise ChameleonError(f"its outputs are wrong: {problem}")
         seconds = statistics.median(steps.inference_seconds(process))

@@ -72,18 +72,19 @@ def _add(steps: DeliverySteps, folder: Path, permissions: frozenset[str]) -> int
         ChameleonError: There are no such kernels, or their outputs are wrong.
     """
     graph, inner = steps.compiled[folder], folder / VECTORS
-    count = write_vector_kernels(inner, graph, steps.target, steps.threads, permissions)
+    chosen, target = write_vector_kernels(inner, graph, steps.target, steps.threads, permissions)
     with delivered_process(VECTORS, inner, threads=steps.threads) as process:
-        problem = steps.problem_of(process)
+        facts = {"target": target, "repackings": chosen.repackings}
+        problem = steps.problem_of(process, steps.search(chosen.kernels, **facts))
     if problem is not None:
         raise ChameleonError(f"their outputs are wrong: {problem}")
-    return count
+    return chosen.replaced
 
 
 def write_vector_kernels(
     folder: Path, graph: GraphWithKernels, target: str, threads: int, permissions: frozenset[str]
-) -> int:
-    """Write a network's folder with kernels that need no permission; return how many were replaced.
+) -> tuple[OtherKernels, str]:
+    """Write a network's folder with kernels that need no permission; return them and their target.
 
     Raises:
         ChameleonError: There are no such kernels.
@@ -92,7 +93,7 @@ def write_vector_kernels(
     float32 = all(getattr(fusion.spec, "dtype", FLOAT32) == FLOAT32 for fusion in graph.fusions)
     without = target_without(target, permissions, float32=float32)
     write_other_kernels(folder, graph, chosen, without, threads)
-    return chosen.replaced
+    return chosen, without
 
 
 def vector_kernels(graph: GraphWithKernels) -> OtherKernels:

@@ -141,7 +141,7 @@ class Candidates:
             score, problem = self.metric_of(process.outputs)
         return Candidate(point=point, error=error, folder=folder, score=score, problem=problem)
 
-    def problem_of(self, point: Point, process: NetworkProcess) -> str | None:
+    def problem_of(self, point: Point, process: NetworkProcess, *_: object) -> str | None:
         """The reason why a network with the dtypes of a point must not be delivered, or None."""
         return self._checked(point, None, process).problem
 
