@@ -24,6 +24,9 @@ HEIGHT, WIDTH, INPUT_HEIGHT, INPUT_WIDTH = "height", "width", "input height", "i
 """Axes of a convolution's output and input that may be open. The rows of a dense layer are the
 width of an image."""
 
+_PIXELS = "pixels"
+"""The axis of a 1x1 convolution whose images are read as one row. It ends with the height."""
+
 _NAME = "chameleon_extent"
 
 _OVERHANG = 8
@@ -84,7 +87,12 @@ def image_axes(spec: Any, number: int, axis: OpenAxis) -> tuple[dict[str, OpenAx
     border = after + (_OVERHANG if spec.rank > 1 and covered > 1 else 0)
     names = (HEIGHT, INPUT_HEIGHT), (WIDTH, INPUT_WIDTH)
     out, data = names[number - spec.rank + len(names)]
-    return {out: output, data: attrs.evolve(axis, border=border)}, output
+    axes = {out: output, data: attrs.evolve(axis, border=border)}
+    if out == HEIGHT and spec.kernel_size[-2:] == (1, 1) and output.steps == axis.steps:
+        width = spec.output_shape[-1]
+        pixels = output.extent * width
+        axes[_PIXELS] = attrs.evolve(axis, extent=pixels, factor=axis.factor * width)
+    return axes, output
 
 
 _NONE = OpenAxes()
@@ -111,7 +119,10 @@ def extent_of(axis: str, extent: int) -> Expr:
 
     With a border, it may be larger than ``extent``.
     """
-    own = _OPEN.get().axes.get(axis)
+    axes = _OPEN.get().axes
+    own = axes.get(axis)
+    if axis in {WIDTH, INPUT_WIDTH} and (own is None or own.extent != extent):
+        own = axes.get(_PIXELS)
     if own is None or own.extent != extent or own.repeats > 1:
         return extent
     return own.of(called_extent()) + own.border

@@ -109,7 +109,11 @@ class TileConvolution:
     def _positions(self) -> tuple[Expr, Expr, Expr]:
         """Number of images, and of blocks of outputs down and across an image."""
         down = emit.divided(extent_of(HEIGHT, self.extents[0]), self.block.rows)
-        across = emit.divided(extent_of(WIDTH, self.extents[1]), self.block.columns)
+        columns = extent_of(WIDTH, self.extents[1])
+        rows = extent_of(HEIGHT, self.geometry.out[0])
+        if self.block.joined and not isinstance(rows, int):
+            columns = tirx.min(rows * self.geometry.padded_size[1], self.extents[1])
+        across = emit.divided(columns, self.block.columns)
         return extent_of(BATCH, self.geometry.batch), down, across
 
     def _compute(self) -> Stmt:

@@ -20,6 +20,7 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._open_axes import BATCH, HEIGHT, WIDTH, extent_of
 from chameleon_tvm._operators.convolution_specs import ConvolutionSpec
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.algorithms import Algorithm, Layer, allowed_names
@@ -50,8 +51,9 @@ class WinogradConvolution:
         self.geometry = g
         self.tile = tile
         self.matrices = transforms(tile.out)
-        self.counts = tile_counts(g, tile.out)
+        self.counts = self._called_counts()
         self.tiles = math.prod(self.counts)
+        self.position_blocks = emit.divided(self.tiles, tile.block)
         self.block = tile.vectors * g.lanes
         self.blocks = math.ceil(g.oc / self.block)
         shape = (g.batch, *g.out, g.oc)
@@ -65,12 +67,39 @@ class WinogradConvolution:
         self.out = emit.buffer("out", shape)
         self.epilogue = VectorEpilogue(spec, g.oc, shape)
         # Rows are padded by a vector, because rows at a power of two would share cache sets.
-        slots = self.tiles if tile.shared else tile.block
+        most = math.prod(tile_counts(g, tile.out))
+        if not self._is_whole:  # the last block of a call may have other tiles after its own
+            most += tile.block
+        slots = most if tile.shared else tile.block
         self.inputs = emit.buffer("inputs", (self.matrices.points, slots, g.ic + g.lanes))
         self.products = emit.buffer(
             "products", (tile.block, tile.vectors, self.matrices.points, g.lanes)
         )
         self.patch = emit.buffer("patch", (self.matrices.size, self.matrices.size, g.lanes))
+
+    def _called_counts(self) -> tuple[Expr, Expr, Expr]:
+        """Number of images of a call, of tiles of outputs down an image, and of tiles across it."""
+        g, out = self.geometry, self.tile.out
+        down = emit.divided(extent_of(HEIGHT, g.out[0]), out)
+        across = emit.divided(extent_of(WIDTH, g.out[1]), out)
+        return extent_of(BATCH, g.batch), down, across
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all calls compute all tiles."""
+        return isinstance(self.tiles, int)
+
+    def _first_tile(self, position: Expr) -> Expr:
+        """The first tile of a block."""
+        if isinstance(self.tiles, int):
+            return emit.tile_start(position, self.tile.block, self.tiles)
+        return position * self.tile.block
+
+    def _tiles_from(self, first: Expr) -> Expr:
+        """Number of tiles of the block that begins with a tile."""
+        if self._is_whole:
+            return self.tile.block
+        return tirx.min(self.tiles - first, self.tile.block)
 
     def function(self) -> tirx.PrimFunc:
         """The complete function; parameters: data, packed weights, [bias], [residual], out."""
@@ -85,24 +114,25 @@ class WinogradConvolution:
         """Copy all images to a layout with channels last."""
         g = self.geometry
         height, width = g.size
+        images = self.counts[0]
 
         def row(index: Expr) -> Stmt:
-            n, y = emit.split(index, (g.batch, height))
+            n, y = emit.split(index, (images, height))
 
             def element(x: Expr, c: Expr) -> Stmt:
                 return emit.store(self.data, [n, y, x, c], emit.load(self.images, [n, c, y, x]))
 
             return emit.loops({"x": width, "c": g.ic}, element)
 
-        return emit.parallel("row", g.batch * height, row)
+        return emit.parallel("row", images * height, row)
 
     def _shared_inputs(self) -> Stmt:
         """Transform all inputs, then loop over blocks of channels and of tiles."""
-        extents = (self.blocks, math.ceil(self.tiles / self.tile.block))
+        extents = (self.blocks, self.position_blocks)
 
         def body(index: Expr) -> Stmt:
             block, position = emit.split(index, extents)
-            first = emit.tile_start(position, self.tile.block, self.tiles)
+            first = self._first_tile(position)
             return emit.allocate(self.products, self._channels(block, first, first))
 
         transform = emit.parallel(
@@ -115,13 +145,14 @@ class WinogradConvolution:
         """Loop over blocks of tiles, each of which transforms its own inputs."""
 
         def body(index: Expr) -> Stmt:
-            first = emit.tile_start(index, self.tile.block, self.tiles)
-            transform = emit.loop("tile", self.tile.block, lambda t: self._transform(first + t, t))
+            first = self._first_tile(index)
+            tiles = self._tiles_from(first)
+            transform = emit.loop("tile", tiles, lambda t: self._transform(first + t, t))
             multiply = emit.loop("block", self.blocks, lambda b: self._channels(b, first, 0))
             both = emit.sequence([transform, multiply])
             return emit.allocate((self.inputs, self.products, self.patch), both)
 
-        return emit.parallel("tiles", math.ceil(self.tiles / self.tile.block), body)
+        return emit.parallel("tiles", self.position_blocks, body)
 
     # -- inputs -----------------------------------------------------------------------------
 
@@ -186,7 +217,8 @@ class WinogradConvolution:
             return emit.loop("s", tile.steps, lambda s: self._multiply(block, p, slot, s))
 
         multiply = emit.loop("p", self.matrices.points, point)
-        outputs = emit.loop("t", tile.block, lambda t: self._write(block, first + t, t))
+        count = self._tiles_from(first)
+        outputs = emit.loop("t", count, lambda t: self._write(block, first + t, t))
         return emit.sequence([multiply, outputs])
 
     def _multiply(self, block: Expr, p: Expr, slot: Expr, s: Expr) -> Stmt:
