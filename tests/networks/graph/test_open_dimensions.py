@@ -98,6 +98,24 @@ def shifted():
     return Shifted(), (torch.randn(2, 40, 24),)
 
 
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.LSTM(24, 16, batch_first=True, bidirectional=True)
+        self.next = torch.nn.GRU(32, 24, batch_first=True)
+        self.last = torch.nn.Linear(24, 5)
+
+    def forward(self, x):
+        x, (hidden, cell) = self.first(x)
+        x, final = self.next(x)
+        return self.last(x), hidden, cell, final
+
+
+def tagger():
+    torch.manual_seed(0)
+    return Tagger(), (torch.randn(2, 40, 24),)
+
+
 class Turned(torch.nn.Module):
     def forward(self, x):
         return x + x.flip(1)
@@ -165,6 +183,20 @@ def test_a_call_without_a_mask_computes_its_own_length(file, delivery_into, targ
     for extent in (1, 2, 3, 4, 5, 17, 32, 58, 59, 61, 125, 198, 199, 200):
         network(np.full((1, 20, 200), np.nan, np.float32))
         check(source, network, extent, [rng.standard_normal((1, 20, extent)).astype(np.float32)])
+
+
+@pytest.mark.full
+def test_recurrent_layers_take_the_steps_of_a_call(file, delivery_into, target, tmp_path):
+    length = Buckets(range=(2, 160), sizes=(127, 160), name="length")
+    source = source_of(file, "tagger", x=(2, length, 24))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert all(bucket["is_open"] for bucket in buckets)
+    rng = np.random.default_rng(0)
+    with chameleon_networks.load(tmp_path / "network") as network:
+        whole = rng.standard_normal((2, 160, 24)).astype(np.float32)
+        for extent in (160, 2, 3, 33, 127, 128, 159):
+            network(np.full_like(whole, np.nan))  # later steps of a call must not be read
+            check(source, network, extent, (whole[:, :extent],))
 
 
 @pytest.mark.full

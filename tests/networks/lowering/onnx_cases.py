@@ -166,6 +166,27 @@ CASES = {
     "gru": one(
         "GRU", [_r(4, 2, 3)], _r(1, 15, 3), _r(1, 15, 5), _r(1, 30), linear_before_reset=1, **_GRU
     ),
+    "lstm in one kernel": one(
+        "LSTM",
+        [_r(4, 2, 3)],
+        _r(2, 64, 3),
+        _r(2, 64, 16),
+        _r(2, 128),
+        hidden_size=16,
+        direction="bidirectional",
+        outputs=3,
+    ),
+    "gru in one kernel": one(
+        "GRU",
+        [_r(4, 3, 5)],
+        _r(1, 24, 5),
+        _r(1, 24, 8),
+        _r(1, 48),
+        hidden_size=8,
+        linear_before_reset=1,
+        direction="reverse",
+        outputs=2,
+    ),
     "one hot": one("OneHot", [_i(5, 2, 3)], [5], [0.25, 1.5], axis=1),
     "one hot of negative places": one("OneHot", [[[-1, 2]]], [4], [0, 1]),
     "gather": one("Gather", [_r(5, 4), _i(5, 2, 3)], axis=0),

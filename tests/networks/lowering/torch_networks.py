@@ -22,6 +22,18 @@ class Of(nn.Module):
         return self.function(*inputs)
 
 
+class Whole(nn.Module):
+    """A recurrent layer with its final states, which a tuple or a tensor holds."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        outputs, states = self.layer(x)
+        return outputs, *(states if isinstance(states, tuple) else (states,))
+
+
 class Cells(nn.Module):
     """A few steps of a recurrent cell, as decoders write them."""
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import Cells, Mask, SelfAttention, net, of, r
+from .torch_networks import Cells, Mask, SelfAttention, Whole, net, of, r
 
 _LSTM = nn.LSTM(5, 6).eval().requires_grad_(requires_grad=False)
 
@@ -21,7 +21,7 @@ def _encoder_operator(*mask, gelu=False, norm_first=False, kind=None):
     return of(layer, r(2, 5, 8), *mask)
 
 
-# Recurrent networks are unrolled: two steps show what a step hands to the next one, and more
+# Layers of 5 or 6 units are unrolled: two steps show what a step hands to the next one, and more
 # take longer to compile. Batches have another size, so that the two axes cannot be confused.
 SEQUENCES = {
     "lstm two layers both ways": lambda: net(
@@ -36,6 +36,11 @@ SEQUENCES = {
         nn.GRU(5, 6, num_layers=2, bidirectional=True, batch_first=True), r(3, 2, 5)
     ),
     "rnn": lambda: net(nn.RNN(5, 6, nonlinearity="relu"), r(2, 3, 5)),
+    "lstm in one kernel": lambda: net(
+        Whole(nn.LSTM(5, 48, num_layers=2, bidirectional=True, batch_first=True)), r(2, 7, 5)
+    ),
+    "gru in one kernel": lambda: net(Whole(nn.GRU(5, 16, bidirectional=True)), r(7, 6, 5)),
+    "rnn in one kernel": lambda: net(Whole(nn.RNN(5, 8, bias=False)), r(7, 1, 5)),
     "lstm cell": lambda: net(Cells(nn.LSTMCell), r(2, 3, 5)),
     "gru cell": lambda: net(Cells(nn.GRUCell), r(2, 3, 5)),
     "attention": lambda: of(

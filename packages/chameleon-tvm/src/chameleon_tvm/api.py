@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from chameleon_tvm._emit import with_shapes
     from chameleon_tvm._instructions.base import Dot, Instruction
-    from chameleon_tvm._instructions.emission import intrinsic, permissions_of
+    from chameleon_tvm._instructions.emission import permissions_of
     from chameleon_tvm._instructions.selection import dots_of, narrow_weights_pay
     from chameleon_tvm._instructions.tiles import TileProduct
     from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._metaschedule.traces import applied
     from chameleon_tvm._opaque import opaque, plain_arithmetic
     from chameleon_tvm._operators.activation_arrays import ARRAYS
-    from chameleon_tvm._operators.activations import activated
+    from chameleon_tvm._operators.activations import activate, activated
     from chameleon_tvm._operators.attention_specs import (
         KEY_LAYOUTS,
         AttentionSpec,

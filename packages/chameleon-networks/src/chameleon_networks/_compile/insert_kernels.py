@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 
 from chameleon_networks._compile.default_schedules import TASK_ATTRIBUTE
 from chameleon_networks._compile.kernels import OperatorKernel
-from chameleon_networks._compile.network_pipeline import PLAIN_LOOPS
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.relax_utils import emit_like, mutate, relax, shape_of, tvm
+from chameleon_networks._graph.relax_utils import (
+    PLAIN_LOOPS,
+    emit_like,
+    in_block,
+    mutate,
+    relax,
+    shape_of,
+    tvm,
+)
 
 _OPAQUE = 8
 """TVM's ``OpPatternKind`` of functions that are never fused."""
@@ -123,7 +130,7 @@ class _KernelInserter(relax.PyExprMutator):
                 TASK_ATTRIBUTE, kernel.task
             )
             if kernel.plain_loops:
-                function = _in_block(function).with_attr(PLAIN_LOOPS, 1)
+                function = in_block(function).with_attr(PLAIN_LOOPS, 1)
             variable = self.builder_.add_func(function, symbol_of(kernel.task))
             self._functions[key] = variable
         return self._functions[key]
@@ -134,9 +141,3 @@ def _with_shapes(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
     names = [str(parameter.name) for parameter in function.params]
     shaped = with_shapes(function, dict(zip(names, shapes, strict=True)))
     return shaped.with_attrs(dict(function.attrs))
-
-
-def _in_block(function: Any) -> Any:
-    """A function whose body is in a block, which ``RewriteDataflowReshape`` expects."""
-    block = tvm.s_tir.SBlock([], [], [], "root", function.body)
-    return function.with_body(tvm.s_tir.SBlockRealize([], True, block))

@@ -6,11 +6,9 @@ from typing import Any
 
 from chameleon_tvm.api import LANES, keeping_nan, loops_of, plain_loops_pipeline, tirx
 
-from chameleon_networks._graph.relax_utils import tvm
+from chameleon_networks._graph.relax_utils import PLAIN_LOOPS, tvm
 
 PIPELINE = "chameleon-network"
-PLAIN_LOOPS = "chameleon.plain_loops"
-"""An attribute of a function that consists of loops inside a block of its own."""
 
 
 def _unwrap_loops(function: Any) -> Any:

@@ -181,9 +181,9 @@ def _with_called_numbers(
     mine, theirs = map(_numbers_of, (function, other))
     if len(mine) != len(theirs):
         raise NotOpenError("a function has other code for another size")
-    replaced: dict[tuple[type, float], Any] = {}
+    replaced: dict[tuple[str, float], Any] = {}
     for number, another in zip(mine, theirs, strict=True):
-        own = type(number), number.value
+        own = str(number.ty), number.value
         value = None if number.value == another.value else _called_number(number, another, axes)
         if replaced.setdefault(own, value) is not value and not structural_equal(
             replaced[own], value
@@ -193,7 +193,7 @@ def _with_called_numbers(
         return function
 
     def called(number: Any, _: Any) -> Any:
-        value = replaced.get((type(number), number.value))
+        value = replaced.get((str(number.ty), number.value))
         return number if value is None else value
 
     kinds = (_LOAD, lambda load, _: load), (_NUMBER, called)

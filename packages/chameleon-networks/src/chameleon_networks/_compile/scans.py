@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from chameleon_tvm.api import emit, tirx
 
-from chameleon_networks._graph.relax_utils import LOOPS_ATTRIBUTE, mutate, relax, tvm
+from chameleon_networks._graph.relax_utils import mutate, opaque_loops, relax
 
 INNER_SCANS = 64
 """Number of scans that one thread computes side by side if they lie next to each other."""
@@ -76,9 +76,7 @@ def _scan(
         whole, rest = divmod(across, width)
         parts = [scan.part(0, width, whole)] if whole else []
         parts += [scan.part(whole * width, rest, 1)] if rest else []
-    root = tvm.s_tir.SBlock([], [], [], "root", emit.sequence(parts))
-    function = emit.function([data, result], tvm.s_tir.SBlockRealize([], tirx.const(True), root))
-    return function.with_attr({"s_tir": True, LOOPS_ATTRIBUTE: True})
+    return opaque_loops(emit.function([data, result], emit.sequence(parts)))
 
 
 _VECTORS = (("float32", "float32"), ("int32", "int64"), ("int64", "int64"))

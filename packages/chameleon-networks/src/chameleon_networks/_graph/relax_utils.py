@@ -38,6 +38,13 @@ Their new values are its last outputs.
 LOOPS_ATTRIBUTE = "chameleon.loops"
 """An attribute of functions that are already vectorized and parallel loops."""
 
+PLAIN_LOOPS = "chameleon.plain_loops"
+"""An attribute of a function that consists of loops inside a block of its own, with 32-bit indices.
+It takes a short pipeline of passes."""
+
+_OPAQUE = 8
+"""The kind of TVM's functions that are never fused."""
+
 UPDATE_ATTRIBUTE = "chameleon.update"
 """An attribute of functions that copy their first parameter to the last one, then write rows."""
 
@@ -475,3 +482,15 @@ def restore_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
         for name, function in module.functions.items()
     }
     return tvm.IRModule(functions, module.attrs)
+
+
+def in_block(function: Any) -> Any:
+    """A function whose body is in a block, which ``RewriteDataflowReshape`` expects."""
+    block = tvm.s_tir.SBlock([], [], [], "root", function.body)
+    return function.with_body(tvm.s_tir.SBlockRealize([], True, block))
+
+
+def opaque_loops(function: Any) -> Any:
+    """A function of vectorized and parallel loops that no pass fuses or schedules."""
+    marks = {"s_tir": True, LOOPS_ATTRIBUTE: True, "op_pattern": _OPAQUE}
+    return in_block(function).with_attr(marks)

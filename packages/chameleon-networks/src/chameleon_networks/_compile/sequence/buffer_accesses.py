@@ -9,13 +9,12 @@ import attrs
 from chameleon_tvm.api import tirx
 from tvm_ffi.structural import WalkResult, structural_hash, structural_walk
 
-from chameleon_networks._compile.network_pipeline import PLAIN_LOOPS
 from chameleon_networks._compile.sequence.buffer_specialization import (
     aliases,
     axis_by_buffer,
     buffer_shape,
 )
-from chameleon_networks._graph.relax_utils import tvm
+from chameleon_networks._graph.relax_utils import PLAIN_LOOPS, tvm
 from chameleon_networks._graph.strides import axis_in, is_dense, reshaped_strides
 
 Function = Any

@@ -1,6 +1,7 @@
 """Converts recurrent ONNX operators such as ``LSTM``.
 
-One product handles the inputs of all time steps, which then follow one at a time.
+One product handles the inputs of all time steps. With the usual activations, a kernel then loops
+over the steps. Otherwise each step consists of operators of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import attrs
 import numpy as np
 
 from chameleon_networks._graph.constants import constant_of
+from chameleon_networks._graph.recurrences import recurrence, supports_recurrence
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx.nodes import Node, dtype_of, scalar, shape_of
 
@@ -43,6 +45,9 @@ _DEFAULT_ACTIVATIONS = {
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
 }
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
+"""The gates of each operator in torch's order."""
+
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
@@ -189,8 +194,21 @@ def _recurrent(node: Node) -> list[Any]:
             else of_direction(start, [batch, hidden])
             for start in first
         ]
-        weights = op.permute_dims(of_direction(node[1], [gates * hidden, width]))
-        flat = op.matmul(op.reshape(x, [steps * batch, width]), weights)
+        weights = of_direction(node[1], [gates * hidden, width])
+        kernel = None if masks else _kernel_of(node, x, hidden)
+        if kernel is not None:
+            weights, own, *biases = [
+                _in_torchs_order(node, tensor)
+                for tensor in (weights, of_direction(node[2], [gates * hidden, hidden]), *biases)
+            ]
+            flat = op.matmul(op.reshape(x, [steps * batch, width]), op.permute_dims(weights))
+            inputs = emit(op.reshape(emit(flat + biases[0]), [steps, batch, gates * hidden]))
+            tensors = inputs, own, biases[1]
+            sequence, *state = recurrence(node.builder, kernel, tensors, state, backwards=backwards)
+            sequences.append(sequence)
+            states.append(state)
+            continue
+        flat = op.matmul(op.reshape(x, [steps * batch, width]), op.permute_dims(weights))
         from_inputs = _split(node, emit(flat + biases[0]), steps, 0)
         outputs: dict[int, Any] = {}
         for time in range(steps)[::-1] if backwards else range(steps):
@@ -209,6 +227,34 @@ def _recurrent(node: Node) -> list[Any]:
         outputs_of_all = emit(op.permute_dims(outputs_of_all, [2, 0, 1, 3]))
         last = [emit(op.permute_dims(state, [1, 0, 2])) for state in last]
     return [outputs_of_all, *last]
+
+
+def _kernel_of(node: Node, x: Any, hidden: int) -> str | None:
+    """The kind of kernel that computes all steps; None if a step is more than usual."""
+    given = node.attributes.get
+    names = given("activations") or _DEFAULT_ACTIVATIONS[node.op_type]
+    kinds = {*zip(*[iter(names)] * len(_DEFAULT_ACTIVATIONS[node.op_type]), strict=True)}
+    unusual = given("clip") or given("input_forget")
+    unusual = unusual or (node.op_type == "LSTM" and node[7] is not None)
+    unusual = unusual or (node.op_type == "GRU" and not given("linear_before_reset"))
+    if unusual or len(kinds) > 1 or not supports_recurrence(hidden, dtype_of(x)):
+        return None
+    return _KERNELS.get((node.op_type, *kinds.pop()))
+
+
+_KERNELS = {
+    **{(name, *kinds): name.lower() for name, kinds in _DEFAULT_ACTIVATIONS.items()},
+    ("RNN", "Tanh"): "rnn_tanh",
+    ("RNN", "Relu"): "rnn_relu",
+}
+"""The kinds of kernels by operator and activations."""
+
+
+def _in_torchs_order(node: Node, tensor: Any) -> Any:
+    """A tensor of weights or biases of gates, with the gates in torch's order."""
+    order = _ORDERS[node.op_type]
+    parts = _split(node, tensor, len(order), 0)
+    return node.emit(op.concat([parts[place] for place in order], 0))
 
 
 def _length_masks(node: Node, steps: int) -> list[Any]:

@@ -290,7 +290,12 @@ def _export(
 ) -> Any:
     torch = _torch()
     functions = importlib.import_module(f"{__package__}.lowering.functions")
-    with torch.no_grad(), hold_back_torch_messages(), functions.FunctionReplacements():
+    with (
+        torch.no_grad(),
+        hold_back_torch_messages(),
+        functions.FunctionReplacements(),
+        functions.recurrent_shapes(),
+    ):
         return torch.export.export(network, positional, keywords, dynamic_shapes=dynamic)
 
 

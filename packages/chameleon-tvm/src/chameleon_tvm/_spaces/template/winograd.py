@@ -52,7 +52,7 @@ class WinogradConvolution:
         self.tile = tile
         self.matrices = transforms(tile.out)
         self.counts = self._called_counts()
-        self.tiles = math.prod(self.counts)
+        self.tiles: Expr = math.prod(self.counts)
         self.position_blocks = emit.divided(self.tiles, tile.block)
         self.block = tile.vectors * g.lanes
         self.blocks = math.ceil(g.oc / self.block)

@@ -18,6 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from chameleon_networks._importers.torch.lowering import (
     linear_algebra,
+    recurrent,
     sorting,
     special_functions,
     windows,
@@ -365,6 +366,7 @@ def _linear_cross_entropies(*args: Any) -> Any:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **linear_algebra.DECOMPOSITIONS,
+    **recurrent.DECOMPOSITIONS,
     **sorting.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,

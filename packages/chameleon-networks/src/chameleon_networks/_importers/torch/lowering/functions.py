@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -165,3 +167,41 @@ class FunctionReplacements(TorchFunctionMode):
     ) -> Any:
         """Call a function, or the one that replaces it."""
         return _REPLACEMENTS.get(function, function)(*args, **(kwargs or {}))
+
+
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+"""Names of operators of whole recurrent layers."""
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd  # noqa: SLF001 - torch names it so
+
+
+def _recurrent_shapes(x: Any, first: Any, *options: Any) -> tuple[Any, ...]:
+    """Tensors of the shapes of the outputs and the final states of recurrent layers."""
+    bidirectional = options[-2]
+    states = [first] if isinstance(first, torch.Tensor) else first
+    width = states[0].shape[-1] * (2 if bidirectional else 1)
+    return x.new_empty((*x.shape[:2], width)), *map(torch.empty_like, states)
+
+
+@contextlib.contextmanager
+def recurrent_shapes() -> Iterator[None]:
+    """Let an export find out the shapes of recurrent layers without computing each step.
+
+    Torch would trace all operators of each step, which takes 8 s for 160 steps, and drop them.
+    """
+    operators = [getattr(torch.ops.aten, name).input for name in RECURRENT]
+    kernels = [operator.py_kernels.get(_COMPOSITE) for operator in operators]
+    if None in kernels:  # another version of torch
+        yield
+        return
+
+    def use(functions: Sequence[Any]) -> None:
+        for operator, function in zip(operators, functions, strict=True):
+            operator.py_kernels[_COMPOSITE] = function
+            operator._dispatch_cache.clear()  # noqa: SLF001 - it keeps the earlier function
+
+    use([_recurrent_shapes] * len(operators))
+    try:
+        yield
+    finally:
+        use(kernels)

@@ -26,7 +26,13 @@ from chameleon_networks._frameworks.inference import like
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import STATE_ATTRIBUTE, relax
 from chameleon_networks._importers.torch.inference import state_of
-from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
+from chameleon_networks._importers.torch.lowering import (
+    arithmetic,
+    images,
+    indexing,
+    quantized,
+    recurrent,
+)
 from chameleon_networks._importers.torch.lowering.decompositions import decompose, function_calls
 from chameleon_networks._importers.torch.lowering.empty_tensors import is_scalar, reduces_scalar
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
@@ -43,6 +49,7 @@ CONVERTERS = {
     **images.CONVERTERS,
     **indexing.CONVERTERS,
     **quantized.CONVERTERS,
+    **recurrent.CONVERTERS,
 }
 
 

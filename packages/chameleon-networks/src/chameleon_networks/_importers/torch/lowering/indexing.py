@@ -12,17 +12,14 @@ import torch
 from chameleon_tvm.api import UINT8, emit, te, tirx
 
 from chameleon_networks._graph.relax_utils import (
-    LOOPS_ATTRIBUTE,
     UPDATE_ATTRIBUTE,
+    opaque_loops,
     relax,
-    tvm,
 )
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
 
-_OPAQUE = 8
-"""TVM's value of ``OpPatternKind`` for functions that are never fused."""
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 """TVM's name for each reduction of torch's ``scatter_reduce``."""
@@ -203,11 +200,9 @@ def _update(
         return emit.loop("column", inner, element)
 
     whole = emit.parallel("row", math.prod(outer_shape), copy)
-    root = tvm.s_tir.SBlock([], [], [], "root", emit.sequence([whole, rows]))
-    realized = tvm.s_tir.SBlockRealize([], tirx.const(True), root)
-    function = emit.function([data, *tables, values, result], realized)
-    marks = {"s_tir": True, LOOPS_ATTRIBUTE: True, UPDATE_ATTRIBUTE: True, "op_pattern": _OPAQUE}
-    return function.with_attr(marks)
+    body = emit.sequence([whole, rows])
+    function = opaque_loops(emit.function([data, *tables, values, result], body))
+    return function.with_attr(UPDATE_ATTRIBUTE, 1)
 
 
 def _slice_scatter(call: TorchCall) -> Any:
