@@ -17,6 +17,7 @@ from .test_pool import COMPILER, DRIVER
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 
 ROWS, COLUMNS, BATCHES = (3, 5, 9), (3, 8), (1, 4)
+SMALLER, LARGEST = (5, 8, 4), (9, 8, 4)
 STEPS = (5, 2), (-2, 2)
 TENSORS = {
     "inputs": [("x", "float32"), ("ids", "int16"), ("fixed", "float64")],
@@ -58,12 +59,23 @@ MANIFEST = {
             "name": str(extents),
             "folder": str(extents),
             **shapes(*extents),
-            # A smaller bucket with tiles is left out if there are none.
-            "needs_tiles": extents == (5, 8, 4),
+            # Without tiles, this bucket is left out, and the largest one has other kernels.
+            "needs_tiles": extents == SMALLER,
+            "is_open": extents in {SMALLER, LARGEST},
         }
         for extents in itertools.product(ROWS, COLUMNS, BATCHES)
     ],
 }
+
+
+def read_manifest(folder):
+    """The manifest of a bucket's folder, or of its kernels with vectors."""
+    manifest = {"constants": [0]}
+    if folder.name in {str(SMALLER), str(LARGEST)}:
+        manifest["permissions"] = ["amx"]
+    if folder.name == str(LARGEST):
+        manifest["vectors"] = "vectors"
+    return manifest
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +83,11 @@ def described():
     """The manifest from which a library is linked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "_check", lambda *_: None)
-        patch.setattr(bundles, "read_manifest", lambda _: {"constants": [0]})
-        return bundles._sized(Path(), MANIFEST)
+        patch.setattr(bundles, "read_manifest", read_manifest)
+        sized = bundles._sized(Path(), MANIFEST)
+    assert [bucket["tiles"] for bucket in sized["buckets"]] == [*[0] * 10, 1, 1, -1]
+    assert sized["permissions"] == []
+    return sized
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +132,7 @@ def called_in_c(library, described, extents, inputs, kernels):
     if number < 0:
         return library.last_sentence().decode()
     bucket = described["buckets"][number]
+    assert bucket["tiles"] in {0, 1 if ctypes.c_int.in_dll(library, "has_tiles").value else -1}
     tensors = [pair for pairs in TENSORS.values() for pair in pairs]
     views = [
         np.ctypeslib.as_array(
@@ -163,6 +179,7 @@ def test_a_call_in_c_has_the_bucket_and_the_outputs_of_python(
 
     ctypes.c_int.in_dll(library, "has_tiles").value = has_tiles
     usable = [own for own in MANIFEST["buckets"] if has_tiles or not own["needs_tiles"]]
+    usable = [{**own, "is_open": False} for own in usable]  # what is not a network computes all
     network = Buckets({**MANIFEST, "buckets": usable}, kernels)
     result = called_in_c(library, described, extents, inputs, kernels)
     if isinstance(result, str):

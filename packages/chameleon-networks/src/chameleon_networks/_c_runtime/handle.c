@@ -132,6 +132,7 @@ static int open_weights(struct handle *handle, const char *path, const int *cons
   for (int number = 0; number < library->bucket_count; ++number) {
     const struct bucket *bucket = &library->buckets[number];
     const int *numbers = bucket->constants == NULL ? constants : bucket->constants;
+    if (!is_used(bucket)) continue;
     /* Constants of kernels for vectors may follow. */
     if (numbers == NULL && handle->weights.count < bucket->sequence->constant_count) {
       set_error("%s does not hold the weights of this library", path);
@@ -161,6 +162,7 @@ static int open_instance(struct handle *handle, const int *constants) {
   for (int number = 0; number < library->bucket_count; ++number) {
     const struct bucket *bucket = &library->buckets[number];
     const int *numbers = bucket->constants == NULL ? constants : bucket->constants;
+    if (!is_used(bucket)) continue;
     struct instance *opened = instance_open(bucket->sequence, &handle->weights,
                                             &handle->packed[number], numbers, threads, arena);
     if (opened == NULL) return -1;

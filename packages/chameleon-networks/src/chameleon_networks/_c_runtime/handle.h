@@ -14,7 +14,7 @@ struct bucket {
   const struct sequence *sequence;
   const int *constants;   /* their numbers in the file of weights; NULL if they are the first ones */
   const int64_t *extents; /* of each dimension */
-  int tiles;              /* whether it is left out if the system refuses AMX's tiles */
+  int tiles; /* 1 if it needs AMX's tiles, -1 if it is used only if the system refuses them, else 0 */
 };
 
 /* What is special to a library. */

@@ -399,7 +399,7 @@ def _sized_arrays(
         yield f"extern const struct sequence {_sequence(number)};"
         yield c_array("int", f"constants_{number}", bucket["constants"])
         yield c_array("int64_t", f"extents_{number}", bucket["extents"])
-        own = f"constants_{number}, extents_{number}, {int(bucket['needs_tiles'])}"
+        own = f"constants_{number}, extents_{number}, {bucket['tiles']}"
         entries.append(f"{{&{_sequence(number)}, {own}}}")
     yield c_array("struct bucket", "buckets", entries)
 

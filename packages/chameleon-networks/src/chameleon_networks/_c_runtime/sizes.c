@@ -53,9 +53,16 @@ static int check_outputs(const struct sizes *sizes, const int64_t *extents) {
   return 0;
 }
 
+int is_used(const struct bucket *bucket) {
+  if (bucket->tiles == 0) return 1;
+  if (ask_for_tiles() == 0) return bucket->tiles > 0;
+  set_error("%s", "");
+  return bucket->tiles < 0;
+}
+
 int choose_bucket(const struct library *library, const int64_t *extents, struct request *request) {
   const struct sizes *sizes = library->sizes;
-  int wrong = 0, has_tiles = -1;
+  int wrong = 0;
   if (extents == NULL) {
     set_error("the extents are NULL");
     return -1;
@@ -73,8 +80,7 @@ int choose_bucket(const struct library *library, const int64_t *extents, struct 
       if (fitting > wrong) wrong = fitting;
       continue;
     }
-    if (bucket->tiles && has_tiles < 0) has_tiles = ask_for_tiles() == 0;
-    if (bucket->tiles && !has_tiles) continue;
+    if (!is_used(bucket)) continue;
     *request = (struct request){number, 0, NULL};
     if (changed < 0) return 0;
     request->extent = (int)extents[changed];

@@ -38,6 +38,9 @@ struct sizes {
   const struct step *steps;
 };
 
+/* Whether a bucket is used on this machine. */
+int is_used(const struct bucket *bucket);
+
 /* Find the bucket that computes a call of some extents, one for each dimension; 0, or -1 with an
  * error. */
 int choose_bucket(const struct library *library, const int64_t *extents, struct request *request);

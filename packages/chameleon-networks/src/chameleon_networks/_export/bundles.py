@@ -101,14 +101,22 @@ def _sized(delivered: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         folder = delivered / bucket["folder"]
         own = read_manifest(folder)
         _check(folder, own)
-        if not bucket["needs_tiles"]:
-            permissions.update(own.get("permissions", ()))
         extents = [
             bucket["inputs"][number][axis]
             for dimension in manifest["dimensions"]
             for number, axis, _ in dimension["axes"][:1]
         ]
-        buckets.append({**bucket, "constants": own["constants"], "extents": extents})
+        row = {**bucket, "constants": own["constants"], "extents": extents}
+        row["tiles"] = int("amx" in own.get("permissions", ()))
+        buckets.append(row)
+        if bucket.get("is_open") and "vectors" in own:
+            other = f"{bucket['folder']}/{own['vectors']}"
+            about = read_manifest(delivered / other)
+            _check(delivered / other, about)
+            constants = about["constants"]
+            buckets.append({**row, "folder": other, "constants": constants, "tiles": -1})
+        elif not bucket.get("needs_tiles"):
+            permissions.update(own.get("permissions", ()))
     # A call takes the first bucket that holds its inputs.
     buckets.sort(key=lambda bucket: sum(map(math.prod, bucket["inputs"])))
 
