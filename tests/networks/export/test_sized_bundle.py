@@ -49,7 +49,9 @@ def network(delivery_into, target, tmp_path_factory):
     (folder / "net.py").write_text(NETWORK)
     length = Buckets(range=(1, LONGEST), sizes=(20, LONGEST), name="length")
     shapes = {"x": (1, 8, length), "scale": (1, length)}
-    source = make_frontend(TorchOptions(source=f"{folder}/net.py:make", shapes=shapes, compare=False))
+    source = make_frontend(
+        TorchOptions(source=f"{folder}/net.py:make", shapes=shapes, compare=False)
+    )
     source.decide(NoTrials(target))
     made = source.deliver(delivery_into(source, folder / "network", guessed=True))
     assert made.failure is None

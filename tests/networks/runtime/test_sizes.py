@@ -38,7 +38,9 @@ MANIFEST = {
         key: [{"name": name, "dtype": dtype, "shape": []} for name, dtype in tensors]
         for key, tensors in TENSORS.items()
     },
-    **{"format": bundles.FORMAT, "threads": 1, "cpu_features": []},
+    "format": bundles.FORMAT,
+    "threads": 1,
+    "cpu_features": [],
     "dimensions": [
         {
             "name": "rows",
@@ -191,7 +193,7 @@ def test_a_call_in_c_has_the_bucket_and_the_outputs_of_python(
             *(["is too small, since outputs are empty"] if rows < ROWS[0] else []),
         ]
         assert any(name in result for name in names), (result, extents)
-        with pytest.raises(ValueError, match="no bucket takes|outputs are empty"):
+        with pytest.raises(ValueError, match=r"no bucket takes|outputs are empty"):
             network(*inputs)
         return
     for own, wanted in zip(result, network(*inputs), strict=True):

@@ -57,7 +57,7 @@ def link_library(
         manifest: The manifest of the network.
         library: The library to write.
         name: The prefix of the library's functions.
-        pool: What is linked instead of the own pool of threads.
+        pool: Objects and libraries that replace the pool of threads.
     """
     shared = [file for file in shared_objects() if not pool or file.stem != "pool"]
     with temporary_folder() as folder:
@@ -144,7 +144,7 @@ def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
 
 
 _SECTION = re.compile(
-    r"^(?:@fixed@\n(?P<fixed>.*?))?(?:@sized@\n(?P<sized>.*?))?^@end@\n", re.M | re.S
+    r"^(?:@fixed@\n(?P<fixed>.*?))?(?:@sized@\n(?P<sized>.*?))?^@end@\n", re.MULTILINE | re.DOTALL
 )
 """A part of a template for libraries of fixed shapes, for libraries of several buckets, or both."""
 

@@ -88,7 +88,7 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
     return files
 
 
-def _sized(delivered: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _sized(delivered: Path, manifest: loading.Manifest) -> loading.Manifest:
     """The manifest of a network in buckets, with all that its C library needs of the buckets."""
     _check_format(delivered, manifest)
     if any("?" in tensor["shape"] for tensor in manifest["outputs"]):
@@ -96,7 +96,7 @@ def _sized(delivered: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
             "the sizes of the outputs follow from those of the inputs in no known way",
             hint="Load it from Python, with its load.py.",
         )
-    signature, buckets, permissions = loading.Signature(dict(manifest)), [], set()
+    signature, buckets, permissions = loading.Signature(manifest), [], set()
     for bucket in manifest["buckets"]:
         folder = delivered / bucket["folder"]
         own = read_manifest(folder)
