@@ -92,6 +92,18 @@ def described():
     return sized
 
 
+def test_a_library_needs_tiles_if_no_other_bucket_takes_a_call(monkeypatch):
+    monkeypatch.setattr(bundles, "_check", lambda *_: None)
+    for without, needed in ((SMALLER, []), (LARGEST, ["amx"])):
+        permissions = {str(without): ["amx"]}
+
+        def own(folder, permissions=permissions):
+            return {"constants": [0], "permissions": permissions.get(folder.name, [])}
+
+        monkeypatch.setattr(bundles, "read_manifest", own)
+        assert bundles._sized(Path(), MANIFEST)["permissions"] == needed
+
+
 @pytest.fixture(scope="module")
 def library(described, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sizes")

@@ -96,7 +96,7 @@ def _sized(delivered: Path, manifest: loading.Manifest) -> loading.Manifest:
             "the sizes of the outputs follow from those of the inputs in no known way",
             hint="Load it from Python, with its load.py.",
         )
-    signature, buckets, permissions = loading.Signature(manifest), [], set()
+    signature, buckets = loading.Signature(manifest), []
     for bucket in manifest["buckets"]:
         folder = delivered / bucket["folder"]
         own = read_manifest(folder)
@@ -115,8 +115,6 @@ def _sized(delivered: Path, manifest: loading.Manifest) -> loading.Manifest:
             _check(delivered / other, about)
             constants = about["constants"]
             buckets.append({**row, "folder": other, "constants": constants, "tiles": -1})
-        elif not bucket.get("needs_tiles"):
-            permissions.update(own.get("permissions", ()))
     # A call takes the first bucket that holds its inputs.
     buckets.sort(key=lambda bucket: sum(map(math.prod, bucket["inputs"])))
 
@@ -131,8 +129,19 @@ def _sized(delivered: Path, manifest: loading.Manifest) -> loading.Manifest:
         {**own, "axes": [(number, axis, bits(number, pad)) for number, axis, pad in own["axes"]]}
         for own in manifest["dimensions"]
     ]
-    more = {"dimensions": dimensions, "buckets": buckets, "permissions": sorted(permissions)}
-    return {**manifest, **more}
+    are_padded = [own["axes"][0][2] is not None for own in dimensions]
+
+    def needs_tiles(bucket: loading.Manifest) -> bool:
+        """Whether no bucket takes the calls of this one if the system refuses AMX."""
+        rows = (
+            zip(bucket["extents"], other["extents"], are_padded, strict=True)
+            for other in buckets
+            if other["tiles"] <= 0
+        )
+        return not any(all(a == b or (is_padded and a < b) for a, b, is_padded in r) for r in rows)
+
+    permissions = ["amx"] if any(map(needs_tiles, buckets)) else []
+    return {**manifest, "dimensions": dimensions, "buckets": buckets, "permissions": permissions}
 
 
 def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
