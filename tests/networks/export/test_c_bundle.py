@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
 from chameleon_networks._artifact.load import load
-from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._artifact.writer import FORMAT, read_manifest, write_manifest
 from chameleon_networks._c_runtime.linking import OBJECTS
 from chameleon_networks._export.bundles import bundle_name, write_c_bundle
 from chameleon_tvm.api import Conv2dSpec
@@ -178,7 +178,12 @@ def test_a_processor_without_the_features_is_refused(parallel, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said", "hint"),
     [
-        ({"buckets": [{"name": "small"}]}, "in buckets of shapes has no bundle for C", ""),
+        ({"buckets": [], "format": 2}, "another version of Chameleon", "chameleon compile"),
+        (
+            {"buckets": [], "format": FORMAT, "outputs": [{"shape": ["?"]}]},
+            "follow from those of the inputs in no known way",
+            "from Python",
+        ),
         ({"virtual_machine": "its shapes change"}, "because its shapes change", ""),
         ({"needs": ["numpy", "apache-tvm"]}, "call functions of TVM's", "from Python"),
         ({"format": 2}, "another version of Chameleon delivered", "chameleon compile"),

@@ -52,8 +52,11 @@ static int fail(void *self, const TVMFFIAny *arguments, int32_t count, TVMFFIAny
 }
 
 static const struct call calls[] = {{(TVMFFISafeCallType)fail, 0, 0, 0, 0}};
-const struct sequence sequence = {.arena_size = 64, .constant_count = 1, .call_count = 1, .calls = calls};
-static const struct library library = {.threads_variable = "", .threads = THREADS};
+static const struct sequence sequence = {
+    .arena_size = 64, .constant_count = 1, .call_count = 1, .calls = calls};
+static const struct bucket bucket = {.sequence = &sequence};
+static const struct library library = {
+    .threads_variable = "", .threads = THREADS, .buckets = &bucket, .bucket_count = 1};
 
 /* What the linker has the run time call instead of the system. */
 static int started;
@@ -85,7 +88,8 @@ int __wrap_munmap(void *at, size_t size) {
 static void test_workspaces(struct handle *handle) {
   void *first[THREADS + 1];
   for (int inference = 0; inference < 20; ++inference) {
-    CHECK(run_handle(handle, NULL, 0, NULL) == -1);
+    struct request request = {0, 0, NULL};
+    CHECK(run_handle(handle, &request, NULL, NULL) == -1);
     CHECK(strstr(last_error(), "failed") != NULL);
     void *now[] = {own_block, blocks[0], blocks[1], blocks[2]};
     if (inference == 0) memcpy(first, now, sizeof(first));

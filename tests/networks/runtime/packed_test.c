@@ -20,12 +20,12 @@ static const struct repacking repackings[] = {{.constant = 1,
                                                .columns = COLUMNS,
                                                .size = ROWS * COLUMNS * sizeof(float),
                                                .needed = ROWS * COLUMNS * sizeof(float)}};
-const struct sequence sequence = {.packing = 0xabc,
-                                  .constant_count = 2,
-                                  .repacking_count = 1,
-                                  .sums = sums,
-                                  .repackings = repackings,
-                                  .places = places};
+static const struct sequence sequence = {.packing = 0xabc,
+                                         .constant_count = 2,
+                                         .repacking_count = 1,
+                                         .sums = sums,
+                                         .repackings = repackings,
+                                         .places = places};
 
 /* What the linker has the run time call instead of the system. */
 static const char *scenario;
@@ -59,7 +59,7 @@ int main(int count, char **words) {
   struct weights weights, packed = {0};
   struct pool *pool = pool_create(2, 1);
   if (weights_open(&weights, words[1], 0, 0) != 0 ||
-      packed_open(&packed, &weights, words[1], NULL, pool, report) != 0) {
+      packed_open(&sequence, &packed, &weights, words[1], NULL, pool, report) != 0) {
     puts(last_error());
     return 1;
   }

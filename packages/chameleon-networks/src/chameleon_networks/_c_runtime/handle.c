@@ -1,5 +1,5 @@
 /* Handles of a delivered library: weights, a pool of threads, and instances, each with the memory of
- * one inference. A call takes a free instance, or waits for one.
+ * one inference in any of the library's buckets. A call takes a free instance, or waits for one.
  */
 
 #define _GNU_SOURCE
@@ -10,16 +10,20 @@
 #include <string.h>
 
 #include "sequence.h"
+#include "sizes.h"
 
 #define MOST_INSTANCES 1024
 
 struct handle {
+  const struct library *library;
   struct weights weights;
-  struct weights packed; /* the constants that are made of those in `weights` */
+  struct weights *packed; /* of each bucket: the constants that are made of those in `weights` */
   char report[REPORT_BYTES];
   struct pool *pool;
   int instances;
-  struct instance **all;
+  struct instance **all; /* those of an instance's buckets, one after the other */
+  char **arenas;         /* the memory of each instance, of which padded arrays are the end */
+  size_t arena_size;
   struct workspaces *workspaces; /* of each instance's caller */
   int *free;                     /* numbers of instances that nobody uses */
   int free_count;
@@ -72,30 +76,45 @@ void destroy_handle(struct handle *handle) {
   }
   pthread_mutex_unlock(&handles_mutex);
   pool_destroy(handle->pool);
+  int buckets = handle->library->bucket_count;
   for (int number = 0; number < handle->instances; ++number) {
-    instance_close(handle->all[number]);
+    for (int bucket = 0; bucket < buckets; ++bucket) {
+      instance_close(handle->all[number * buckets + bucket]);
+    }
+    free(handle->arenas[number]);
     workspaces_free(&handle->workspaces[number]);
   }
-  weights_close(&handle->packed);
+  for (int bucket = 0; handle->packed != NULL && bucket < buckets; ++bucket) {
+    weights_close(&handle->packed[bucket]);
+  }
   weights_close(&handle->weights);
   pthread_cond_destroy(&handle->given_back);
   pthread_mutex_destroy(&handle->mutex);
+  free(handle->packed);
   free(handle->all);
+  free(handle->arenas);
   free(handle->workspaces);
   free(handle->free);
   free(handle);
 }
 
 /* A handle without weights, threads and instances. */
-static struct handle *empty_handle(int instances) {
+static struct handle *empty_handle(const struct library *library, int instances) {
+  size_t buckets = (size_t)library->bucket_count;
   struct handle *handle = calloc(1, sizeof(*handle));
   if (handle == NULL) return NULL;
-  handle->all = calloc((size_t)instances, sizeof(*handle->all));
+  handle->library = library;
+  handle->packed = calloc(buckets, sizeof(*handle->packed));
+  handle->all = calloc((size_t)instances * buckets, sizeof(*handle->all));
+  handle->arenas = calloc((size_t)instances, sizeof(*handle->arenas));
   handle->workspaces = calloc((size_t)instances, sizeof(*handle->workspaces));
   handle->free = calloc((size_t)instances, sizeof(*handle->free));
   pthread_mutex_init(&handle->mutex, NULL);
   pthread_cond_init(&handle->given_back, NULL);
-  if (handle->all != NULL && handle->workspaces != NULL && handle->free != NULL) return handle;
+  if (handle->packed != NULL && handle->all != NULL && handle->arenas != NULL &&
+      handle->workspaces != NULL && handle->free != NULL) {
+    return handle;
+  }
   destroy_handle(handle);
   return NULL;
 }
@@ -103,6 +122,53 @@ static struct handle *empty_handle(int instances) {
 int check_machine(const struct library *library) {
   if (check_processor(library->features, library->feature_count) != 0) return -1;
   return library->tiles ? ask_for_tiles() : 0;
+}
+
+/* Map and check the weights of all buckets; 0, or -1 with an error. */
+static int open_weights(struct handle *handle, const char *path, const int *constants) {
+  const struct library *library = handle->library;
+  int checked = 0;
+  if (weights_open(&handle->weights, path, library->buckets->sequence->layout, 0) != 0) return -1;
+  for (int number = 0; number < library->bucket_count; ++number) {
+    const struct bucket *bucket = &library->buckets[number];
+    const int *numbers = bucket->constants == NULL ? constants : bucket->constants;
+    if (!is_used(bucket)) continue;
+    /* Constants of kernels for vectors may follow. */
+    if (numbers == NULL && handle->weights.count < bucket->sequence->constant_count) {
+      set_error("%s does not hold the weights of this library", path);
+      return -1;
+    }
+    if (bucket->sequence->repacking_count == 0 && checked++) continue;
+    if (packed_open(bucket->sequence, &handle->packed[number], &handle->weights, path, numbers,
+                    handle->pool, handle->report) != 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+/* Make an instance; 0, or -1 with an error. */
+static int open_instance(struct handle *handle, const int *constants) {
+  const struct library *library = handle->library;
+  int instance = handle->instances, threads = pool_threads(handle->pool);
+  char *arena = arena_make(handle->arena_size + padded_bytes(library));
+  if (arena == NULL) {
+    set_error("there is not enough memory for the network");
+    return -1;
+  }
+  handle->arenas[instance] = arena;
+  handle->free[handle->free_count++] = instance;
+  handle->instances = handle->free_count;
+  for (int number = 0; number < library->bucket_count; ++number) {
+    const struct bucket *bucket = &library->buckets[number];
+    const int *numbers = bucket->constants == NULL ? constants : bucket->constants;
+    if (!is_used(bucket)) continue;
+    struct instance *opened = instance_open(bucket->sequence, &handle->weights,
+                                            &handle->packed[number], numbers, threads, arena);
+    if (opened == NULL) return -1;
+    handle->all[instance * library->bucket_count + number] = opened;
+  }
+  return 0;
 }
 
 struct handle *open_handle(const struct library *library, const char *weights, int threads,
@@ -115,35 +181,21 @@ struct handle *open_handle(const struct library *library, const char *weights, i
     return NULL;
   }
   threads = chosen_threads(threads, library->threads_variable, library->threads);
-  struct handle *handle = empty_handle(instances);
+  struct handle *handle = empty_handle(library, instances);
   if (handle == NULL || (handle->pool = pool_create(threads, instances)) == NULL) {
     set_error("there is not enough memory");
     destroy_handle(handle);
     return NULL;
   }
-  if (weights_open(&handle->weights, weights, sequence.layout, 0) != 0) {
+  for (int number = 0; number < library->bucket_count; ++number) {
+    size_t size = (size_t)library->buckets[number].sequence->arena_size;
+    if (size > handle->arena_size) handle->arena_size = size;
+  }
+  int status = open_weights(handle, weights, constants);
+  while (status == 0 && handle->instances < instances) status = open_instance(handle, constants);
+  if (status != 0) {
     destroy_handle(handle);
     return NULL;
-  }
-  /* Constants of kernels for vectors may follow. */
-  if (constants == NULL && handle->weights.count < sequence.constant_count) {
-    set_error("%s does not hold the weights of this library", weights);
-    destroy_handle(handle);
-    return NULL;
-  }
-  if (packed_open(&handle->packed, &handle->weights, weights, constants, handle->pool,
-                  handle->report) != 0) {
-    destroy_handle(handle);
-    return NULL;
-  }
-  for (int number = 0; number < instances; ++number) {
-    handle->all[number] = instance_open(&handle->weights, &handle->packed, constants, threads);
-    if (handle->all[number] == NULL) {
-      destroy_handle(handle);
-      return NULL;
-    }
-    handle->free[handle->free_count++] = number;
-    handle->instances = handle->free_count;
   }
   pthread_mutex_lock(&handles_mutex);
   handle->next = handles;
@@ -171,16 +223,24 @@ const char *report_of(const struct handle *handle) { return handle->report; }
 
 int threads_of(const struct handle *handle) { return pool_threads(handle->pool); }
 
-int run_handle(struct handle *handle, void *const *given, int extent, int64_t *nanoseconds) {
-  int number = take_instance(handle);
+int run_handle(struct handle *handle, const struct request *request, void *const *given,
+               int64_t *nanoseconds) {
+  const struct library *library = handle->library;
+  int is_padded = request->extents != NULL, number = take_instance(handle);
+  struct instance *instance = handle->all[number * library->bucket_count + request->bucket];
+  void *padded[(is_padded ? library->sizes->array_count : 0) + 1];
+  if (is_padded) {
+    pad_inputs(library, request, given, handle->arenas[number] + handle->arena_size, padded);
+  }
   pool_enter(handle->pool);
   use_pool(handle->pool, number);
   use_workspaces(&handle->workspaces[number]);
-  int status = instance_run(handle->all[number], given, extent, nanoseconds);
+  int status = instance_run(instance, is_padded ? padded : given, request->extent, nanoseconds);
   if (status != 0) workspaces_release(&handle->workspaces[number]);
   use_workspaces(NULL);
   use_pool(NULL, 0);
   pool_leave(handle->pool);
+  if (is_padded && status == 0) cut_outputs(library, request, given, padded);
   give_back(handle, number);
   return status;
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ Linking these objects again, for instance under another name, gives the same mac
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")
 _SHARED = (
     *("handle.c", "sequence.c", "repack.c", "packed.c", "pool.c"),
-    *("kernels.c", "weights.c", "processor.c"),
+    *("kernels.c", "weights.c", "processor.c", "sizes.c"),
 )
 """C files that are the same in all libraries."""
 
@@ -43,9 +44,21 @@ def needs_tvm(objects: Path) -> bool:
 
 
 def link_library(
-    objects: Path, manifest: Mapping[str, Any], library: Path, name: str, pool: Sequence[str] = ()
+    objects: Path | Sequence[Path],
+    manifest: Mapping[str, Any],
+    library: Path,
+    name: str,
+    pool: Sequence[str] = (),
 ) -> None:
-    """Link kernels into a shared library that exports only the functions of ``header.h``."""
+    """Link kernels into a shared library that exports only the functions of ``header.h``.
+
+    Args:
+        objects: The archive of object files, or that of each bucket of the manifest.
+        manifest: The manifest of the network.
+        library: The library to write.
+        name: The prefix of the library's functions.
+        pool: Objects and libraries that replace the pool of threads.
+    """
     shared = [file for file in shared_objects() if not pool or file.stem != "pool"]
     with temporary_folder() as folder:
         work = Path(folder)
@@ -53,12 +66,11 @@ def link_library(
         (work / f"{name}.h").write_text(filled("header.h", manifest, name), encoding="utf-8")
         (work / "visible.map").write_text(f"{{ global: {name}_*; local: *; }};\n", encoding="utf-8")
         compile_c(SOURCES / "api.c", work / "api.o", work)
-        (work / "objects").mkdir()
-        with tarfile.open(objects) as archive:
-            for member in archive:  # Python 3.11.3 has no filter for names that leave the folder
-                if (content := archive.extractfile(member)) is not None:
-                    (work / "objects" / Path(member.name).name).write_bytes(content.read())
-        kernels = sorted((work / "objects").iterdir(), key=lambda file: (len(file.stem), file.stem))
+        if isinstance(objects, Path):
+            kernels = _unpacked(objects, work / "objects")
+        else:
+            folders = [work / _sequence(number) for number in range(len(objects))]
+            kernels = list(map(_bucket_object, objects, folders))
         run_compiler(
             *("-shared", "-o", str(library)),
             *map(str, (work / "api.o", *shared, *kernels)),
@@ -67,6 +79,36 @@ def link_library(
             f"-Wl,-soname,{library.name}",
             f"-Wl,--version-script={work / 'visible.map'}",
         )
+
+
+def _unpacked(objects: Path, folder: Path) -> list[Path]:
+    """The object files of an archive, in a new folder."""
+    folder.mkdir()
+    with tarfile.open(objects) as archive:
+        for member in archive:  # Python 3.11.3 has no filter for names that leave the folder
+            if (content := archive.extractfile(member)) is not None:
+                (folder / Path(member.name).name).write_bytes(content.read())
+    return sorted(folder.iterdir(), key=lambda file: (len(file.stem), file.stem))
+
+
+def _bucket_object(objects: Path, folder: Path) -> Path:
+    """One object file of a bucket, in which the sequence alone is visible, by the folder's name.
+
+    Kernels of several buckets may have one name.
+    """
+    merged, result = folder.with_suffix(".merged"), folder.with_suffix(".o")
+    run_compiler("-r", "-nostdlib", "-o", str(merged), *map(str, _unpacked(objects, folder)))
+    asked = [*compiler_command(), "-print-prog-name=objcopy"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    kept = [f"--keep-global-symbol={name}" for name in ("sequence*", "__TVM*")]
+    command = (found or "objcopy", "--wildcard", *kept, f"--redefine-sym=sequence={folder.name}")
+    _run([*command, str(merged), str(result)])
+    return result
+
+
+def _sequence(bucket: int) -> str:
+    """The C name of a bucket's calls."""
+    return f"sequence_{bucket}"
 
 
 @functools.cache
@@ -87,15 +129,24 @@ def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
         else "A tuned network"
     )
     text = (SOURCES / template).read_text(encoding="utf-8")
+    form = "sized" if "dimensions" in manifest else "fixed"
+    text = _SECTION.sub(lambda part: "".join(part[form] or ""), text)
     for key, value in {
         "@name@": name,
         "@guard@": f"{name.upper()}_H",
         "@variable@": threads_variable(name),
         "@title@": f"{kind} as a library for C.",
         **_structures(manifest),
+        **_extents(manifest, name),
     }.items():
         text = text.replace(key, value)
     return text
+
+
+_SECTION = re.compile(
+    r"^(?:@fixed@\n(?P<fixed>.*?))?(?:@sized@\n(?P<sized>.*?))?^@end@\n", re.MULTILINE | re.DOTALL
+)
+"""A part of a template for libraries of fixed shapes, for libraries of several buckets, or both."""
 
 
 def _structures(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -105,13 +156,47 @@ def _structures(manifest: Mapping[str, Any]) -> dict[str, str]:
         tensors = manifest[key]
         names = c_names([t.get("name", f"{kind}{n}") for n, t in enumerate(tensors)])
         members = [
-            f"  {const}{_c_type(tensor['dtype'])} *{name}; /* {_words(tensor)} */"
+            f"  {const}{_c_type(tensor['dtype'])} *{name}; /* {_words(tensor)}{_origin(tensor)} */"
             for name, tensor in zip(names, tensors, strict=True)
         ]
         texts[f"@first_{kind}@"] = names[0] if names else "unused"
         texts[f"@{kind}_members@"] = "\n".join(members) or "  const void *unused;"
         texts[f"@{kind}_values@"] = ", ".join(f"{key}->{name}" for name in names) or "NULL"
+    takes = [f"{tensor['name']} ({_words(tensor)})" for tensor in manifest["inputs"]]
+    texts["@taken@"] = json.dumps(f"the network takes {', '.join(takes)}")
+    texts["@input_names@"] = ", ".join(json.dumps(tensor["name"]) for tensor in manifest["inputs"])
     return texts
+
+
+def _extents(manifest: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The structure with a call's extents, and the arguments with it; fixed shapes have none."""
+    dimensions = manifest.get("dimensions", ())
+    members = c_names([dimension["name"] for dimension in dimensions])
+    pairs = list(zip(members, dimensions, strict=True))
+    only = f"const {name}_extents *extents"
+    found = [
+        f"  extents.{member} = extent_in(files[{number}], {axis});"
+        for member, dimension in pairs
+        for number, axis, *_ in dimension["axes"][:1]
+    ]
+    return {
+        "@extents_members@": "\n".join(
+            f"  int64_t {member}; /* {_possible(dimension)} */" for member, dimension in pairs
+        ),
+        "@found_extents@": "\n".join(found),
+        "@only_extents@": only if members else "void",
+        "@and_extents@": f", {only}" if members else "",
+        "@and_address@": ", &extents" if members else "",
+        "@and_value@": ", extents" if members else "",
+    }
+
+
+def _possible(dimension: Mapping[str, Any]) -> str:
+    """The extents that calls may have along a dimension, in words."""
+    *others, largest = map(str, dimension["buckets"])
+    if all(axis[2] is not None for axis in dimension["axes"]):
+        return f"1 to {largest}"
+    return f"{', '.join(others)} or {largest}" if others else largest
 
 
 def _c_type(dtype: str) -> str:
@@ -130,11 +215,14 @@ def _bytes(dtype: str) -> int:
     return (int(kind.bits) * int(kind.lanes) + 7) // 8
 
 
-def _words(tensor: Mapping[str, Any]) -> str:
+def _origin(tensor: Mapping[str, Any]) -> str:
     source, name = tensor.get("source"), tensor.get("name")
     quoted = json.dumps(source).replace("*/", "* /").replace("/*", "/ *")  # no end of a comment
-    origin = "" if source in {None, name} else f", {quoted} in the model"
-    return f"{tensor['dtype']} {list(tensor['shape'])}{origin}"
+    return "" if source in {None, name} else f", {quoted} in the model"
+
+
+def _words(tensor: Mapping[str, Any]) -> str:
+    return f"{tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]"
 
 
 def threads_variable(name: str) -> str:
@@ -170,11 +258,19 @@ def compiler_command() -> list[str]:
 
 def run_compiler(*words: str) -> None:
     """Call the C compiler, and raise an error with its message if it fails."""
-    command = [*compiler_command(), *words]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
-    if finished.returncode:
+    _run([*compiler_command(), *words])
+
+
+def _run(command: Sequence[str]) -> None:
+    """Call a program of the C compiler, and raise an error with its message if it fails."""
+    try:
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        failed, reason = finished.returncode, finished.stderr[-400:]
+    except OSError as error:
+        failed, reason = 1, str(error)
+    if failed:
         raise ChameleonError(
-            f"the C compiler cannot make the network's library: {finished.stderr[-400:]}",
+            f"the C compiler cannot make the network's library: {reason}",
             hint=f"It was called as {' '.join(command)}; CC names another one.",
         )
 
@@ -222,9 +318,15 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
         for feature in manifest["cpu_features"]
         if not feature.startswith("amx-")
     ]
+    dimensions, buckets = manifest.get("dimensions", ()), manifest.get("buckets", [{}])
     values = {
         "INPUTS": len(manifest["inputs"]),
         "OUTPUTS": len(manifest["outputs"]),
+        "DIMENSIONS": len(dimensions),
+        "BUCKETS": len(buckets),
+        "SIZES": "&sizes" if dimensions else "NULL",
+        "EXTENTS": f"{name}_extents",
+        "MOST_RANK": max((len(tensor["shape"]) for tensor in tensors), default=0) + 1,
         "THREADS": manifest["threads"],
         "THREADS_VARIABLE": json.dumps(threads_variable(name)),
         "TILES": int("amx" in manifest.get("permissions", ())),
@@ -236,13 +338,70 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
     }
     lines = [
         f'#include "{name}.h"',
-        '#include "runtime.h"',
+        '#include "sequence.h"',
+        '#include "sizes.h"',
         *(f"#define {key} {value}" for key, value in values.items()),
+        c_array("struct feature", "features", [*features, "{0}"]),
+        *(_sized_arrays(manifest, tensors) if dimensions else _fixed_arrays(tensors)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _fixed_arrays(tensors: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The definitions of a library's tensors and of its only bucket."""
+    return [
         *(c_array("int64_t", f"extents_{n}", tensor["shape"]) for n, tensor in enumerate(tensors)),
         c_array("TENSOR", "described", map(_tensor, range(len(tensors)), tensors)),
-        c_array("struct feature", "features", [*features, "{0}"]),
+        "extern const struct sequence sequence;",
+        c_array("struct bucket", "buckets", ["{&sequence, NULL, NULL, 0}"]),
     ]
-    return "\n".join([*lines, ""])
+
+
+def _sized_arrays(
+    manifest: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """The definitions of the tensors, dimensions and buckets of a library."""
+    dimensions, first = manifest["dimensions"], manifest["buckets"][0]
+    rows: dict[tuple[int, int], str] = {}
+    steps: list[str] = []
+    for place, dimension in enumerate(dimensions):
+        for number, axis, pad in dimension["axes"]:
+            rows[number, axis] = f"{{{place}, 0, 0, 1, {pad or 0:#x}}}"
+        for number, axis, factor, *own in dimension["outputs"]:
+            follows = f"{{{place}, {len(steps)}, {len(own)}, {factor}, 0}}"
+            rows[len(manifest["inputs"]) + number, axis] = follows
+            steps += [f"{{{more}, {stride}}}" for more, stride in own]
+    forms = []
+    for number, (tensor, shape) in enumerate(
+        zip(tensors, [*first["inputs"], *first["outputs"]], strict=True)
+    ):
+        axes = [rows.get((number, axis), f"{{-1, 0, 0, {e}, 0}}") for axis, e in enumerate(shape)]
+        yield c_array("struct axis", f"axes_{number}", axes or ["{0}"])
+        forms.append(f"{{{len(shape)}, {_bytes(tensor['dtype'])}, axes_{number}}}")
+    words = [
+        f"{{{json.dumps(d['name'])}, {int(d['axes'][0][2] is not None)}, "
+        f"{json.dumps(_possible(d))}}}"
+        for d in dimensions
+    ]
+    yield c_array("struct dimension", "dimensions", words)
+    yield c_array("struct form", "forms", forms)
+    yield c_array("struct step", "steps", steps or ["{0}"])
+    counts = f"{len(dimensions)}, {len(manifest['inputs'])}, {len(tensors)}"
+    yield f"static const struct sizes sizes = {{{counts}, dimensions, forms, steps}};"
+    described = [
+        f"{{{json.dumps(t['name'])}, {json.dumps(t['dtype'])}, {len(t['shape'])}, NULL, 0}}"
+        for t in tensors
+    ]
+    yield c_array("TENSOR", "described", described)
+    entries = []
+    for number, bucket in enumerate(manifest["buckets"]):
+        yield f"extern const struct sequence {_sequence(number)};"
+        yield c_array("int", f"constants_{number}", bucket["constants"])
+        yield c_array("int64_t", f"extents_{number}", bucket["extents"])
+        own = f"constants_{number}, extents_{number}, {bucket['tiles']}"
+        entries.append(f"{{&{_sequence(number)}, {own}}}")
+    yield c_array("struct bucket", "buckets", entries)
 
 
 def c_array(kind: str, name: str, values: Iterable[object]) -> str:

@@ -2,9 +2,10 @@
 //
 //   @name@_example weights.bin @first_input@.npy ... [--runs N] [--threads N]
 //
-// The files of inputs come in their order, or as `@first_input@=FILE` with their names. Inputs are .npy files of the right shape and type, or raw bytes (any other ending); outputs are
-// output0.npy, output1.npy, ... It prints the median latency of N runs, the shortest,
-// and what 99 % of them took at most.
+// The files of inputs come in their order, or as `@first_input@=FILE` with their names. Inputs are
+// .npy files of the right shape and type, or raw bytes (any other ending); outputs are output0.npy,
+// output1.npy, ... It prints the median latency of N runs, the shortest, and what 99 % of them took
+// at most.
 
 #include <algorithm>
 #include <chrono>
@@ -28,6 +29,22 @@ const std::map<std::string, std::string> kDescriptions = {
     {"float32", "<f4"}, {"float64", "<f8"}, {"float16", "<f2"}, {"int8", "|i1"},
     {"uint8", "|u1"},   {"int16", "<i2"},   {"uint16", "<u2"},  {"int32", "<i4"},
     {"uint32", "<u4"},  {"int64", "<i8"},   {"uint64", "<u8"},  {"bool", "|b1"}};
+
+const std::string kTaken = @taken@;
+const std::vector<std::string> kInputs = {@input_names@};
+
+@sized@
+@name@_extents extents = {};  // found in the headers of .npy files
+
+@end@
+// What an input or output is.
+const @name@_tensor &input(std::size_t number) {
+  const @name@_tensor *tensor = @name@_input(static_cast<int>(number)@and_address@);
+  if (tensor == nullptr) throw std::runtime_error(@name@_error());
+  return *tensor;
+}
+
+const @name@_tensor &output(int number) { return *@name@_output(number@and_address@); }
 
 std::string description_of(const @name@_tensor &tensor) {
   const auto found = kDescriptions.find(tensor.dtype);
@@ -82,28 +99,48 @@ class Bytes {
   std::vector<Line> lines_;
 };
 
-Bytes read(const std::string &path, const @name@_tensor &wanted) {
+std::vector<char> content_of(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error(path + " cannot be read");
-  std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The header of a .npy file, which is removed from its bytes.
+std::string take_header(const std::string &path, std::vector<char> &bytes) {
+  if (bytes.size() < 12 || std::memcmp(bytes.data(), "\x93NUMPY", 6) != 0) {
+    throw std::runtime_error(path + " is no .npy file");
+  }
+  const auto *raw = reinterpret_cast<const unsigned char *>(bytes.data());
+  std::size_t start = 10, length = raw[8] | raw[9] << 8;
+  if (raw[6] > 1) {
+    start = 12;
+    length |= static_cast<std::size_t>(raw[10]) << 16 | static_cast<std::size_t>(raw[11]) << 24;
+  }
+  if (start + length > bytes.size()) throw std::runtime_error(path + " is cut off");
+  const std::string header(bytes.data() + start, length);
+  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(start + length));
+  return header;
+}
+
+@sized@
+// The extent of an axis, which only a .npy file says.
+int64_t extent_in(const std::string &path, std::size_t axis) {
+  std::vector<char> bytes = content_of(path);
+  const std::vector<int64_t> shape = shape_in(take_header(path, bytes));
+  if (axis >= shape.size()) throw std::runtime_error(path + " has too few axes; " + kTaken);
+  return shape[axis];
+}
+
+@end@
+Bytes read(const std::string &path, const @name@_tensor &wanted) {
+  std::vector<char> bytes = content_of(path);
   if (ends_with(path, ".npy")) {
-    if (bytes.size() < 12 || std::memcmp(bytes.data(), "\x93NUMPY", 6) != 0) {
-      throw std::runtime_error(path + " is no .npy file");
-    }
-    const auto *raw = reinterpret_cast<const unsigned char *>(bytes.data());
-    std::size_t start = 10, length = raw[8] | raw[9] << 8;
-    if (raw[6] > 1) {
-      start = 12;
-      length |= static_cast<std::size_t>(raw[10]) << 16 | static_cast<std::size_t>(raw[11]) << 24;
-    }
-    if (start + length > bytes.size()) throw std::runtime_error(path + " is cut off");
-    const std::string header(bytes.data() + start, length);
+    const std::string header = take_header(path, bytes);
     const std::vector<int64_t> shape(wanted.shape, wanted.shape + wanted.rank);
     if (header.find("'" + description_of(wanted) + "'") == std::string::npos ||
         header.find("'fortran_order': False") == std::string::npos || shape_in(header) != shape) {
       throw std::runtime_error(path + " has another shape, type or order than " + wanted.name);
     }
-    bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(start + length));
   }
   if (bytes.size() != wanted.bytes) {
     throw std::runtime_error(path + " holds " + std::to_string(bytes.size()) + " bytes, and " +
@@ -114,23 +151,9 @@ Bytes read(const std::string &path, const @name@_tensor &wanted) {
   return made;
 }
 
-// A description of all inputs for messages.
-std::string inputs_taken() {
-  std::string text = "the network takes";
-  for (int number = 0; number < @name@_input_count(); ++number) {
-    const @name@_tensor &tensor = *@name@_input(number);
-    text += std::string(number ? ", " : " ") + tensor.name + " (" + tensor.dtype + " [";
-    for (int axis = 0; axis < tensor.rank; ++axis) {
-      text += (axis ? ", " : "") + std::to_string(tensor.shape[axis]);
-    }
-    text += "])";
-  }
-  return text;
-}
-
 // The file of each input, from words such as `file` and `name=file`.
 std::vector<std::string> files_of_inputs(const std::vector<std::string> &words) {
-  std::vector<std::string> files(static_cast<std::size_t>(@name@_input_count()));
+  std::vector<std::string> files(kInputs.size());
   std::size_t place = 0;
   for (const std::string &word : words) {
     const auto equals = word.find('=');
@@ -138,25 +161,22 @@ std::vector<std::string> files_of_inputs(const std::vector<std::string> &words) 
     const bool named = !name.empty() && name.find_first_of("./") == std::string::npos;
     std::size_t number = place;
     if (named) {
-      for (number = 0; number < files.size(); ++number) {
-        if (name == @name@_input(static_cast<int>(number))->name) break;
+      const auto found = std::find(kInputs.begin(), kInputs.end(), name);
+      if (found == kInputs.end()) {
+        throw std::runtime_error("there is no input " + name + "; " + kTaken);
       }
-      if (number == files.size()) {
-        throw std::runtime_error("there is no input " + name + "; " + inputs_taken());
-      }
+      number = static_cast<std::size_t>(found - kInputs.begin());
     } else if (++place > files.size()) {
-      throw std::runtime_error("there are too many inputs; " + inputs_taken());
+      throw std::runtime_error("there are too many inputs; " + kTaken);
     }
     if (!files[number].empty()) {
-      const std::string twice = @name@_input(static_cast<int>(number))->name;
-      throw std::runtime_error("input " + twice + " is given twice; " + inputs_taken());
+      throw std::runtime_error("input " + kInputs[number] + " is given twice; " + kTaken);
     }
     files[number] = named ? word.substr(equals + 1) : word;
   }
   for (std::size_t number = 0; number < files.size(); ++number) {
     if (!files[number].empty()) continue;
-    const std::string name = @name@_input(static_cast<int>(number))->name;
-    throw std::runtime_error("input " + name + " is missing; " + inputs_taken());
+    throw std::runtime_error("input " + kInputs[number] + " is missing; " + kTaken);
   }
   return files;
 }
@@ -174,9 +194,7 @@ int run(int count, char **words) {
   }
   if (files.empty()) {
     std::cerr << "usage: " << words[0] << " weights.bin";
-    for (int number = 0; number < @name@_input_count(); ++number) {
-      std::cerr << " " << @name@_input(number)->name << ".npy";
-    }
+    for (const std::string &name : kInputs) std::cerr << " " << name << ".npy";
     std::cerr << " [--runs N] [--threads N]\n";
     return 2;
   }
@@ -185,12 +203,15 @@ int run(int count, char **words) {
   std::vector<Bytes> inputs, outputs;
   std::vector<const void *> given;
   std::vector<void *> made;
-  for (int number = 0; number < @name@_input_count(); ++number) {
-    inputs.push_back(read(files[static_cast<std::size_t>(number)], *@name@_input(number)));
+@sized@
+@found_extents@
+@end@
+  for (std::size_t number = 0; number < files.size(); ++number) {
+    inputs.push_back(read(files[number], input(number)));
     given.push_back(inputs.back().data());
   }
   for (int number = 0; number < @name@_output_count(); ++number) {
-    outputs.emplace_back(@name@_output(number)->bytes);
+    outputs.emplace_back(output(number).bytes);
     made.push_back(outputs.back().data());
   }
   @name@_handle *handle = @name@_create(weights.c_str(), threads);
@@ -198,7 +219,7 @@ int run(int count, char **words) {
   std::vector<double> seconds;
   for (int turn = 0; turn <= runs; ++turn) {  // the first is not counted
     const auto started = std::chrono::steady_clock::now();
-    const int status = @name@_run(handle, given.data(), made.data());
+    const int status = @name@_run(handle, given.data(), made.data()@and_address@);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
     if (status != 0) {
       const std::string reason = @name@_error();
@@ -211,10 +232,10 @@ int run(int count, char **words) {
   for (int number = 0; number < @name@_output_count(); ++number) {
     const std::string path = "output" + std::to_string(number) + ".npy";
     std::ofstream file(path, std::ios::binary);
-    const std::string header = npy_header(*@name@_output(number));
+    const std::string header = npy_header(output(number));
     file.write(header.data(), static_cast<std::streamsize>(header.size()));
     file.write(outputs[static_cast<std::size_t>(number)].data(),
-               static_cast<std::streamsize>(@name@_output(number)->bytes));
+               static_cast<std::streamsize>(output(number).bytes));
     if (!file) throw std::runtime_error(path + " cannot be written");
     std::cout << path << "\n";
   }

@@ -24,7 +24,7 @@
 #define MOST_BYTES ((int64_t)4 << 30) /* of all files in the folder, as in Chameleon's other caches */
 
 /* The paths of the folder and of the file; 0, or -1 if the user has no cache folder. */
-static int find_file(char *folder, char *path) {
+static int find_file(const struct sequence *sequence, char *folder, char *path) {
   const char *cache = secure_getenv("XDG_CACHE_HOME"), *rest = "";
   if (cache == NULL || cache[0] == '\0') {
     cache = secure_getenv("HOME");
@@ -32,17 +32,18 @@ static int find_file(char *folder, char *path) {
   }
   if (cache == NULL || cache[0] == '\0' || strlen(cache) > PATH_MAX - 100) return -1;
   sprintf(folder, "%s%s/chameleon/weights", cache, rest);
-  sprintf(path, "%s/%016" PRIx64, folder, (uint64_t)sequence.packing);
+  sprintf(path, "%s/%016" PRIx64, folder, (uint64_t)sequence->packing);
   return 0;
 }
 
 /* Map a file that an earlier load has written; 0, or -1 with an error. */
-static int map_packed(struct weights *packed, const char *path, int threads) {
-  if (weights_open(packed, path, sequence.packing, 1) != 0) return -1;
-  int fits = packed->count == sequence.repacking_count;
-  for (int32_t number = 0; fits && number < sequence.repacking_count; ++number) {
+static int map_packed(const struct sequence *sequence, struct weights *packed, const char *path,
+                      int threads) {
+  if (weights_open(packed, path, sequence->packing, 1) != 0) return -1;
+  int fits = packed->count == sequence->repacking_count;
+  for (int32_t number = 0; fits && number < sequence->repacking_count; ++number) {
     int64_t size = packed->offsets[number + 1] - packed->offsets[number];
-    fits = size >= sequence.repackings[number].size;
+    fits = size >= sequence->repackings[number].size;
   }
   if (fits && weights_check(packed, path, NULL, threads) == 0) {
     utimensat(AT_FDCWD, path, NULL, 0); /* it was used now */
@@ -118,15 +119,16 @@ static int write_packed(struct weights *packed, const char *folder, const char *
 }
 
 /* Make the constants, and take those of the file after it is written, so that processes share it. */
-static int make_packed(struct weights *packed, const struct weights *weights, const int *numbers,
-                       struct pool *pool, const char *folder, const char *path, char *report) {
-  if (repack(packed, weights, numbers, pool) != 0) return -1;
+static int make_packed(const struct sequence *sequence, struct weights *packed,
+                       const struct weights *weights, const int *numbers, struct pool *pool,
+                       const char *folder, const char *path, char *report) {
+  if (repack(sequence, packed, weights, numbers, pool) != 0) return -1;
   struct weights shared;
   if (path[0] == '\0') {
     set_error("neither XDG_CACHE_HOME nor HOME names a folder");
   } else if (write_packed(packed, folder, path) != 0) {
     set_error("%s cannot be written: %s", path, strerror(errno));
-  } else if (map_packed(&shared, path, pool_threads(pool)) == 0) {
+  } else if (map_packed(sequence, &shared, path, pool_threads(pool)) == 0) {
     weights_close(packed);
     *packed = shared;
     evict(folder);
@@ -142,37 +144,41 @@ static int make_packed(struct weights *packed, const struct weights *weights, co
 
 /* Marks of the constants in the file of weights that kernels read as they are; freed by the caller.
  * NULL with an error if the file does not have the data of the other ones. */
-static char *used_constants(const struct weights *weights, const int *numbers) {
-  char *used = calloc((size_t)weights->count + (size_t)sequence.constant_count + 1, 1);
+static char *used_constants(const struct sequence *sequence, const struct weights *weights,
+                            const int *numbers) {
+  char *used = calloc((size_t)weights->count + (size_t)sequence->constant_count + 1, 1);
   if (used == NULL) {
     set_error("there is not enough memory for the weights");
     return NULL;
   }
   char *repacked = used + weights->count;
-  for (int32_t number = 0; number < sequence.repacking_count; ++number) {
-    const struct repacking *about = &sequence.repackings[number];
+  for (int32_t number = 0; number < sequence->repacking_count; ++number) {
+    const struct repacking *about = &sequence->repackings[number];
     repacked[about->constant] = 1;
-    if (repacked_data(weights, numbers, about) != NULL) continue;
+    if (repacked_data(sequence, weights, numbers, about) != NULL) continue;
     free(used);
     set_error("the file does not hold the weights of this library");
     return NULL;
   }
-  for (int32_t position = 0; position < sequence.constant_count; ++position) {
+  for (int32_t position = 0; position < sequence->constant_count; ++position) {
     int64_t number = numbers == NULL ? position : numbers[position];
     if (!repacked[position] && number >= 0 && number < weights->count) used[number] = 1;
   }
   return used;
 }
 
-int packed_open(struct weights *packed, const struct weights *weights, const char *path,
-                const int *numbers, struct pool *pool, char *report) {
+int packed_open(const struct sequence *sequence, struct weights *packed,
+                const struct weights *weights, const char *path, const int *numbers,
+                struct pool *pool, char *report) {
   int threads = pool_threads(pool);
-  if (sequence.repacking_count == 0) return weights_check(weights, path, NULL, threads);
-  char folder[PATH_MAX] = "", file[PATH_MAX] = "", *used = used_constants(weights, numbers);
+  if (sequence->repacking_count == 0) return weights_check(weights, path, NULL, threads);
+  char folder[PATH_MAX] = "", file[PATH_MAX] = "";
+  char *used = used_constants(sequence, weights, numbers);
   if (used == NULL) return -1;
-  int found = find_file(folder, file) == 0 && map_packed(packed, file, threads) == 0;
+  int found = find_file(sequence, folder, file) == 0 &&
+              map_packed(sequence, packed, file, threads) == 0;
   int status = weights_check(weights, path, found ? used : NULL, threads);
   free(used);
   if (status != 0 || found) return status;
-  return make_packed(packed, weights, numbers, pool, folder, file, report);
+  return make_packed(sequence, packed, weights, numbers, pool, folder, file, report);
 }

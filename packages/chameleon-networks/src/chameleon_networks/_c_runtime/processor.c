@@ -54,11 +54,17 @@ int check_processor(const struct feature *features, int count) {
 }
 
 int ask_for_tiles(void) {
+  static _Atomic int answer = -1; /* the first one, which a handle's buckets depend on */
+  if (answer < 0) {
+    int failed = ENOSYS;
 #if defined(__x86_64__)
-  /* arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) */
-  if (syscall(SYS_arch_prctl, 0x1023, 18) == 0) return 0;
+    /* arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) */
+    failed = syscall(SYS_arch_prctl, 0x1023, 18) == 0 ? 0 : errno;
 #endif
-  set_error("the kernels need AMX, and the system refuses arch_prctl: %s", strerror(errno));
+    answer = failed;
+  }
+  if (answer == 0) return 0;
+  set_error("the kernels need AMX, and the system refuses arch_prctl: %s", strerror(answer));
   return -1;
 }
 

@@ -15,6 +15,7 @@
 
 /* One constant that is made of another one. */
 struct move {
+  const struct sequence *sequence;
   const struct repacking *about;
   const char *from;
   char *to;
@@ -39,7 +40,8 @@ static int move_band(int band, TVMParallelGroupEnv *environment, void *data) {
   const struct move *move = data;
   /* Stores through `to` cannot change a copy, which stays in registers. */
   const struct repacking copy = *move->about, *about = &copy;
-  const int32_t *to_rows = sequence.places + about->first, *from_rows = to_rows + about->rows;
+  const int32_t *to_rows = move->sequence->places + about->first;
+  const int32_t *from_rows = to_rows + about->rows;
   const int32_t *to_columns = from_rows + about->rows, *from_columns = to_columns + about->columns;
   int32_t start = band * BAND, end = start + BAND < about->rows ? start + BAND : about->rows;
   for (int32_t column = 0; column < about->columns; ++column) {
@@ -59,10 +61,10 @@ static int move_band(int band, TVMParallelGroupEnv *environment, void *data) {
   return 0;
 }
 
-const char *repacked_data(const struct weights *weights, const int *numbers,
-                          const struct repacking *about) {
+const char *repacked_data(const struct sequence *sequence, const struct weights *weights,
+                          const int *numbers, const struct repacking *about) {
   struct tensor whole = {.position = about->constant, .size = about->needed};
-  return constant_data(weights, numbers, &whole);
+  return constant_data(sequence, weights, numbers, &whole);
 }
 
 /* The weights are needed no more: give back the memory that their pages take in this process. */
@@ -72,17 +74,18 @@ static void forget(const char *start, const char *end) {
   if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
-int repack(struct weights *packed, const struct weights *weights, const int *numbers,
-           struct pool *pool) {
-  int32_t count = sequence.repacking_count;
+int repack(const struct sequence *sequence, struct weights *packed, const struct weights *weights,
+           const int *numbers, struct pool *pool) {
+  int32_t count = sequence->repacking_count;
   int64_t sizes[count + 1];
   sizes[count] = 0; /* so that the compiler sees no uninitialized ones */
-  for (int32_t number = 0; number < count; ++number) sizes[number] = sequence.repackings[number].size;
-  if (weights_make(packed, sequence.packing, sizes, count) != 0) return -1;
+  for (int32_t number = 0; number < count; ++number) sizes[number] = sequence->repackings[number].size;
+  if (weights_make(packed, sequence->packing, sizes, count) != 0) return -1;
   for (int32_t number = 0; number < count; ++number) {
-    const struct repacking *about = &sequence.repackings[number];
-    const char *from = repacked_data(weights, numbers, about);
-    struct move move = {about, from, (char *)packed->bytes + packed->offsets[number]};
+    const struct repacking *about = &sequence->repackings[number];
+    const char *from = repacked_data(sequence, weights, numbers, about);
+    char *to = (char *)packed->bytes + packed->offsets[number];
+    struct move move = {sequence, about, from, to};
     pool_enter(pool);
     pool_run(pool, 0, move_band, &move, (about->rows + BAND - 1) / BAND);
     pool_leave(pool);

@@ -7,35 +7,43 @@
 
 #include "runtime.h"
 
+struct sequence;
 struct tensor;
 struct repacking;
 
 /* The data that a constant is made of, or NULL if the weights have other data there. */
-const char *repacked_data(const struct weights *weights, const int *numbers,
-                          const struct repacking *about);
+const char *repacked_data(const struct sequence *sequence, const struct weights *weights,
+                          const int *numbers, const struct repacking *about);
 
 /* Make all such constants; 0, or -1 with an error. Nobody else may be using the pool. */
-int repack(struct weights *packed, const struct weights *weights, const int *numbers,
-           struct pool *pool);
+int repack(const struct sequence *sequence, struct weights *packed, const struct weights *weights,
+           const int *numbers, struct pool *pool);
 
 /* Map these constants from the user's cache folder, or make them and write them there; and check the
  * file of weights `path`, but not the data that mapped constants were made of. 0, or -1 with an
  * error. `report`, of REPORT_BYTES, gets a sentence if they were made. */
 #define REPORT_BYTES 5000
-int packed_open(struct weights *packed, const struct weights *weights, const char *path,
-                const int *numbers, struct pool *pool, char *report);
+int packed_open(const struct sequence *sequence, struct weights *packed,
+                const struct weights *weights, const char *path, const int *numbers,
+                struct pool *pool, char *report);
 
 /* The data of a constant, or NULL if the weights have another one there. */
-char *constant_data(const struct weights *weights, const int *numbers, const struct tensor *tensor);
+char *constant_data(const struct sequence *sequence, const struct weights *weights,
+                    const int *numbers, const struct tensor *tensor);
 
-/* The state of one inference: memory for its kernels, and tensors in it. */
+/* Memory for kernels, or NULL; large ones on huge pages, of which page tables reach more. */
+char *arena_make(size_t size);
+
+/* The state of one inference: tensors in its memory. */
 struct instance;
 
 /* An instance whose constants lie in `weights` and `packed`. `numbers` says which of the constants
  * there are the network's own, in its order; NULL if the first ones are. Parallel loops are cut for
- * `threads` threads. NULL with an error if there is no memory, or if the constants do not fit. */
-struct instance *instance_open(const struct weights *weights, const struct weights *packed,
-                               const int *numbers, int threads);
+ * `threads` threads. NULL with an error if there is no memory, or if the constants do not fit.
+ * Instances that do not run at the same time may share the memory `arena`. */
+struct instance *instance_open(const struct sequence *sequence, const struct weights *weights,
+                               const struct weights *packed, const int *numbers, int threads,
+                               char *arena);
 void instance_close(struct instance *instance);
 
 /* One inference. `given` are the data of the inputs, then of the outputs. Kernels compute `extent`
@@ -105,7 +113,5 @@ struct sequence {
   const int32_t *places; /* of their elements */
   const char *kernels; /* their names in the order of calls, one a line */
 };
-
-extern const struct sequence sequence;
 
 #endif

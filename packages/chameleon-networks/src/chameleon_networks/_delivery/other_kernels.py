@@ -263,4 +263,5 @@ def write_other_kernels(
         executable = attrs.evolve(built.executable, repackings=chosen.repackings)
         manifest = manifest_of(graph.module, graph.fusions, chosen.kernels, target, threads)
         write_artifact(folder, executable, {**manifest, **built.facts}, is_inner=True)
-    (folder / OBJECTS).unlink()  # bundles for C have the other kernels
+    if graph.dimension is None:
+        (folder / OBJECTS).unlink()  # a bundle for C of a fixed shape has the other kernels alone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import platform
 import shutil
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from chameleon_core.plugin_api import (
     ConfigError,
     Delivery,
@@ -58,8 +60,12 @@ def bundle_name(folder: Path, asked: str | None) -> str:
 def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
     """Write a C library with header, weights and example of a delivered folder (a bundle)."""
     manifest = read_manifest(delivered)
-    _refuse(delivered, manifest, "bundle for C")
-    _check_objects(delivered, manifest)
+    objects: Path | list[Path] = delivered / OBJECTS
+    if "buckets" in manifest:
+        manifest = _sized(delivered, manifest)
+        objects = [delivered / bucket["folder"] / OBJECTS for bucket in manifest["buckets"]]
+    else:
+        _check(delivered, manifest)
     texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
     copied = [entry for entry in (MANIFEST, *PACKING_FILES) if (delivered / entry).exists()]
     names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
@@ -73,13 +79,69 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
         # Packing overwrites the file of weights, so the bundle then needs a copy instead of a link.
         place_weights = copy_weights if PACKING in copied else link_weights
         place_weights(delivered / WEIGHTS, folder / WEIGHTS)
-        link_library(delivered / OBJECTS, manifest, folder / f"lib{name}.so", name)
+        link_library(objects, manifest, folder / f"lib{name}.so", name)
     except BaseException:
         # An incomplete bundle would block the next attempt.
         for file in files:
             file.unlink(missing_ok=True)
         raise
     return files
+
+
+def _sized(delivered: Path, manifest: loading.Manifest) -> loading.Manifest:
+    """The manifest of a network in buckets, with all that its C library needs of the buckets."""
+    _check_format(delivered, manifest)
+    if any("?" in tensor["shape"] for tensor in manifest["outputs"]):
+        raise ConfigError(
+            "the sizes of the outputs follow from those of the inputs in no known way",
+            hint="Load it from Python, with its load.py.",
+        )
+    signature, buckets = loading.Signature(manifest), []
+    for bucket in manifest["buckets"]:
+        folder = delivered / bucket["folder"]
+        own = read_manifest(folder)
+        _check(folder, own)
+        extents = [
+            bucket["inputs"][number][axis]
+            for dimension in manifest["dimensions"]
+            for number, axis, _ in dimension["axes"][:1]
+        ]
+        row = {**bucket, "constants": own["constants"], "extents": extents}
+        row["tiles"] = int("amx" in own.get("permissions", ()))
+        buckets.append(row)
+        if bucket.get("is_open") and "vectors" in own:
+            other = f"{bucket['folder']}/{own['vectors']}"
+            about = read_manifest(delivered / other)
+            _check(delivered / other, about)
+            constants = about["constants"]
+            buckets.append({**row, "folder": other, "constants": constants, "tiles": -1})
+    # A call takes the first bucket that holds its inputs.
+    buckets.sort(key=lambda bucket: sum(map(math.prod, bucket["inputs"])))
+
+    def bits(number: int, pad: float | None) -> int | None:
+        """The bits of the element that an input is padded with."""
+        if pad is None:
+            return None
+        element = np.asarray(pad).astype(signature.inputs[number].dtype)
+        return int.from_bytes(element.tobytes(), "little")
+
+    dimensions = [
+        {**own, "axes": [(number, axis, bits(number, pad)) for number, axis, pad in own["axes"]]}
+        for own in manifest["dimensions"]
+    ]
+    are_padded = [own["axes"][0][2] is not None for own in dimensions]
+
+    def needs_tiles(bucket: loading.Manifest) -> bool:
+        """Whether no bucket takes the calls of this one if the system refuses AMX."""
+        rows = (
+            zip(bucket["extents"], other["extents"], are_padded, strict=True)
+            for other in buckets
+            if other["tiles"] <= 0
+        )
+        return not any(all(a == b or (is_padded and a < b) for a, b, is_padded in r) for r in rows)
+
+    permissions = ["amx"] if any(map(needs_tiles, buckets)) else []
+    return {**manifest, "dimensions": dimensions, "buckets": buckets, "permissions": permissions}
 
 
 def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
@@ -103,6 +165,10 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
         reason = f"calls change its state ({', '.join(state)}), for which a {form} has no place"
     if reason is not None:
         raise ConfigError(reason, hint="Load it from Python, with its load.py.")
+    _check_format(delivered, manifest)
+
+
+def _check_format(delivered: Path, manifest: Mapping[str, Any]) -> None:
     if manifest.get("format") != FORMAT:
         raise ConfigError(
             f"another version of Chameleon delivered {delivered}, which does not fit",
@@ -110,7 +176,9 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
         )
 
 
-def _check_objects(delivered: Path, manifest: Mapping[str, Any]) -> None:
+def _check(delivered: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise an error if a delivered folder cannot be linked for C."""
+    _refuse(delivered, manifest, "bundle for C")
     objects = delivered / OBJECTS
     if not objects.exists() or manifest.get("objects") != digest_of_file(objects):
         raise RunFolderError(
