@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._metaschedule.traces import applied
     from chameleon_tvm._opaque import opaque, plain_arithmetic
     from chameleon_tvm._operators.activation_arrays import ARRAYS
-    from chameleon_tvm._operators.activations import activate, activated
+    from chameleon_tvm._operators.activations import activated
     from chameleon_tvm._operators.attention_specs import (
         KEY_LAYOUTS,
         AttentionSpec,
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._sources import named_function, named_object
     from chameleon_tvm._spaces.auto import AutoSpace
     from chameleon_tvm._spaces.loops.hiding import hide_arithmetic
-    from chameleon_tvm._spaces.loops.lowering import LANES, loops_of
+    from chameleon_tvm._spaces.loops.lowering import LANES, inline_elementary_functions, loops_of
     from chameleon_tvm._spaces.loops.partial_sums import REFUSED, keeping_nan, with_initial_extrema
     from chameleon_tvm._spaces.loops.schedule import (
         LoopPlan,

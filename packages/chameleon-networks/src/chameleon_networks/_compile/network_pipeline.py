@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from chameleon_tvm.api import LANES, keeping_nan, loops_of, plain_loops_pipeline, tirx
+from chameleon_tvm.api import (
+    LANES,
+    inline_elementary_functions,
+    keeping_nan,
+    loops_of,
+    plain_loops_pipeline,
+    tirx,
+)
 
-from chameleon_networks._graph.relax_utils import PLAIN_LOOPS, tvm
+from chameleon_networks._graph.relax_utils import LOOPS_ATTRIBUTE, PLAIN_LOOPS, tvm
 
 PIPELINE = "chameleon-network"
 
@@ -15,7 +22,10 @@ def _unwrap_loops(function: Any) -> Any:
     """Turn a scheduled function into plain loops without TVM's blocks."""
     if LANES in (function.attrs or {}):
         return loops_of(function)
-    return function.with_body(function.body.block.body)
+    body = function.body.block.body
+    if LOOPS_ATTRIBUTE in (function.attrs or {}):
+        body = inline_elementary_functions(body)
+    return function.with_body(body)
 
 
 def _network_pipeline() -> tuple[Any, Any, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_tvm.api import activate, emit, tirx
+from chameleon_tvm.api import emit, tirx
 
 from chameleon_networks._graph.relax_utils import (
     PLAIN_LOOPS,
@@ -27,6 +27,13 @@ _ROWS = 4
 
 _CHAINS = 8
 """The least number of independent sums, which hide the latency of an addition."""
+
+
+_ACTIVATIONS: Mapping[str, Function] = {
+    "sigmoid": tirx.sigmoid,
+    "tanh": tirx.tanh,
+    "relu": lambda x: tirx.max(emit.constant_like(0.0, x), x),  # the second number if one is NaN
+}
 
 
 def _lstm(inputs: Gates, sums: Gates, states: Gates, bind: Function) -> list[Any]:
@@ -52,7 +59,7 @@ def _rnn(kind: str) -> Function:
     return step
 
 
-_CELLS: Mapping[str, tuple[int, Function]] = {
+CELLS: Mapping[str, tuple[int, Function]] = {
     "lstm": (4, _lstm),
     "gru": (3, _gru),
     "rnn_tanh": (1, _rnn("tanh")),
@@ -78,7 +85,7 @@ def recurrence(
 
     Args:
         builder: TVM's ``BlockBuilder``.
-        cell: The kind of layer, a key of ``_CELLS``. Gates have torch's order.
+        cell: The kind of layer, a key of ``CELLS``. Gates have torch's order.
         tensors: The part of the gates that inputs contribute, of shape (steps, batch,
             gates * hidden). Then the state's weights, of shape (gates * hidden, hidden), and the
             state's bias, of shape (gates * hidden).
@@ -88,7 +95,7 @@ def recurrence(
     Returns:
         The states of all steps, of shape (steps, batch, hidden), and the final states.
     """
-    gates, _ = _CELLS[cell]
+    gates, _ = CELLS[cell]
     steps, batch, _ = shape_of(tensors[0])
     hidden = shape_of(tensors[1])[1]
     lanes = next(width for width in _LANES if hidden % width == 0)
@@ -122,7 +129,7 @@ class _Kernel:
 
     def function(self, states: int, *, backwards: bool) -> Any:
         """The function; parameters: inputs, weights, bias, states, all outputs, final states."""
-        gates, _ = _CELLS[self.cell]
+        gates, _ = CELLS[self.cell]
         shape = [self.batch, self.hidden]
         inputs = emit.buffer("inputs", [self.steps, self.batch, gates, self.hidden])
         blocks = self.hidden // self.lanes
@@ -170,7 +177,7 @@ class _Kernel:
 
     def _units(self, at: _Place, tensors: Sequence[Any], results: Sequence[Any]) -> Any:
         """One step of a vector of units, for some samples."""
-        (gates, cell), lanes = _CELLS[self.cell], self.lanes
+        (gates, cell), lanes = CELLS[self.cell], self.lanes
         inputs, weights, bias = tensors
         outputs, hidden, *others = results
         parts = max(1, _CHAINS // (gates * at.rows))
@@ -205,12 +212,12 @@ class _Kernel:
         ]
         write: list[Any] = []
 
-        def bind(value: Any, kind: str = "none") -> Any:
-            argument = tirx.Var("value", value.ty)
-            write.append(tirx.Bind(argument, value))
-            if kind == "none":
-                return argument
-            return bind(activate(argument, kind))
+        def bind(value: Any, kind: str | None = None) -> Any:
+            if kind is not None:
+                value = _ACTIVATIONS[kind](bind(value))
+            variable = tirx.Var("value", value.ty)
+            write.append(tirx.Bind(variable, value))
+            return variable
 
         for row in range(at.rows):
             place = [at.row + row, unit]

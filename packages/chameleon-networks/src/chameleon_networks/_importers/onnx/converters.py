@@ -17,7 +17,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.arithmetic import ARITHMETIC, KERNEL_DTYPES
+from chameleon_networks._importers.onnx.arithmetic import ARITHMETIC, KERNEL_DTYPES, TRAINING
 from chameleon_networks._importers.onnx.control_flow import CONTROL_FLOW
 from chameleon_networks._importers.onnx.data_movement import DATA_MOVEMENT
 from chameleon_networks._importers.onnx.emulated_types import (
@@ -28,12 +28,18 @@ from chameleon_networks._importers.onnx.emulated_types import (
     round_to_dtype,
 )
 from chameleon_networks._importers.onnx.images import IMAGES
-from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
+from chameleon_networks._importers.onnx.nodes import (
+    STANDARD_DOMAINS,
+    Node,
+    NodeError,
+    dtype_of,
+    scalar,
+    schema_of,
+    shape_of,
+)
 from chameleon_networks._importers.onnx.quantized_operators import ONNXRUNTIME_DOMAIN
 from chameleon_networks._importers.onnx.recurrent import RECURRENT
-from chameleon_networks._importers.onnx.schemas import STANDARD_DOMAINS, schema_of
 from chameleon_networks._importers.onnx.signals import SIGNALS
-from chameleon_networks._importers.onnx.training import TRAINING
 
 op = relax.op
 

@@ -25,7 +25,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import bindings_of, relax, static_shape
-from chameleon_networks._importers.onnx import converters, nodes, schemas
+from chameleon_networks._importers.onnx import converters, nodes
 from chameleon_networks._importers.onnx.arithmetic import KERNEL_DTYPES
 from chameleon_networks._importers.onnx.control_flow import CONTROL_FLOW
 from chameleon_networks._importers.onnx.emulated_types import (
@@ -277,12 +277,12 @@ class _Importer:
         return inputs_found
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
-        domain = "" if node.domain in schemas.STANDARD_DOMAINS else node.domain
+        domain = "" if node.domain in nodes.STANDARD_DOMAINS else node.domain
         # A model of other domains may omit the standard's version.
         opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
         inputs = [scope[name] if name else None for name in node.input]
         if node.op_type == "CastLike":
-            node, inputs = schemas.cast_like_to_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
+            node, inputs = nodes.cast_like_to_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
         if node.op_type == "Resize":
             inputs = [*inputs[:1], *map(nodes.none_if_empty, inputs[1:])]
         special = CONTROL_FLOW.get(node.op_type) if not domain else None
@@ -291,7 +291,7 @@ class _Importer:
         if nodes.is_foldable(node, inputs):
             with contextlib.suppress(NodeError):  # a converter may handle the node
                 return nodes.evaluate_node(node, inputs, opset)
-        schema = schemas.schema_of(node, domain, opset)
+        schema = nodes.schema_of(node, domain, opset)
         args = Node(
             builder=self._builder,
             op_type=node.op_type,
@@ -299,7 +299,7 @@ class _Importer:
             emulated_dtypes=tuple(
                 value.dtype if isinstance(value, Emulated) else None for value in inputs
             ),
-            attributes=schemas.attributes_of(node, schema),
+            attributes=nodes.attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
         )
@@ -326,7 +326,7 @@ class _Importer:
                 empty = None if has_reason else _empty_outputs(node, inputs, args.opset)
                 if empty is not None:
                     return empty
-        body = schemas.function_body(node, schema, inputs, args.opset)
+        body = nodes.function_body(node, schema, inputs, args.opset)
         if body is not None:
             return self._by_body(node, body, inputs, schema)
         if isinstance(problem, NodeError):
@@ -357,7 +357,7 @@ class _Importer:
         inputs.extend(args.inputs)
         attributes = {
             name: value.encode() if isinstance(value, str) else value
-            for name, value in schemas.attributes_of(node, None).items()
+            for name, value in nodes.attributes_of(node, None).items()
         }
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
         with contextlib.redirect_stdout(io.StringIO()):
@@ -391,7 +391,7 @@ class _Importer:
         }
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
-        protos = [schemas.bind_attributes(item, attributes, node) for item in body.node]
+        protos = [nodes.bind_attributes(item, attributes, node) for item in body.node]
         try:
             self._convert_nodes(protos, scope, opsets)
         except _UnsupportedNodeError as error:

@@ -358,7 +358,7 @@ def inline_elementary_functions(statement: Any) -> Any:
 
     def mapped(call: Any) -> Any:
         name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
-        if name not in FUNCTIONS or str(call.ty) != "float32":
+        if name not in FUNCTIONS or str(call.ty).partition("x")[0] != "float32":
             return call
         return FUNCTIONS[name](call.args[0])
 

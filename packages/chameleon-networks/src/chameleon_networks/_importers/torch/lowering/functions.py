@@ -169,7 +169,7 @@ class FunctionReplacements(TorchFunctionMode):
         return _REPLACEMENTS.get(function, function)(*args, **(kwargs or {}))
 
 
-RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 """Names of operators of whole recurrent layers."""
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd  # noqa: SLF001 - torch names it so
@@ -189,7 +189,7 @@ def recurrent_shapes() -> Iterator[None]:
 
     Torch would trace all operators of each step, which takes 8 s for 160 steps, and drop them.
     """
-    operators = [getattr(torch.ops.aten, name).input for name in RECURRENT]
+    operators = [getattr(torch.ops.aten, name).input for name in _RECURRENT]
     kernels = [operator.py_kernels.get(_COMPOSITE) for operator in operators]
     if None in kernels:  # another version of torch
         yield

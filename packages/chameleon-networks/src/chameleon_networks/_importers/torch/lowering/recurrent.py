@@ -10,8 +10,7 @@ import torch
 from torch._decomp import global_decomposition_table
 from torch.nn.functional import linear
 
-from chameleon_networks._graph.recurrences import recurrence, supports_recurrence
-from chameleon_networks._importers.torch.lowering.functions import RECURRENT
+from chameleon_networks._graph.recurrences import CELLS, recurrence, supports_recurrence
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
 
 
@@ -98,7 +97,7 @@ def _convert(call: TorchCall) -> list[Any]:
     return recurrence(builder, cell, operands, before, backwards=backwards)
 
 
-DECOMPOSITIONS = {getattr(torch.ops.aten, cell).input: partial(_layers, cell) for cell in RECURRENT}
+DECOMPOSITIONS = {getattr(torch.ops.aten, cell).input: partial(_layers, cell) for cell in CELLS}
 """Functions that are traced instead of a recurrent operator, by operator."""
 
 CONVERTERS: dict[str, Converter] = {"recurrence.default": _convert}
