@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 import numpy as np
 import structlog
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, ComparisonPlan
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import display_name, one_line
 
@@ -137,11 +137,14 @@ class ReducedFrameworks:
         self._calibration = Path(stack.enter_context(scratch), "inputs.arrays")
         write_batches(self._calibration, request.calibration)
 
-    def opened(self) -> list[NetworkProcess]:
-        """Open the frameworks, and return the processes whose outputs are finite."""
+    def opened(self, in_time: Callable[[], bool] = lambda: True) -> list[NetworkProcess]:
+        """Open the frameworks while there is time; the processes whose outputs are finite."""
         processes = []
         for name in self._chosen:
             if name in self.left_out:
+                continue
+            if not in_time():
+                self.left_out[name] = ComparisonPlan.TIME_IS_OVER
                 continue
             log.info("opening_reduced_network", by=name)
             try:
