@@ -6,11 +6,11 @@ import math
 import pytest
 from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._run_files import RunFile
-from chameleon_core.plugin_api import ComparisonPlan
 from synthetic import RunnerOptions, SyntheticFrontend, SyntheticRunner
 
-LEFT_OUT = {"openvino": ComparisonPlan.TIME_IS_OVER, "tvm": "it is not installed"}
+LEFT_OUT = {"openvino": NetworkResult.TIME_IS_OVER, "tvm": "it is not installed"}
 
 
 class Slow(SyntheticRunner):

@@ -178,7 +178,7 @@ def test_rivals_that_do_not_open_in_time_are_left_out(
         by_default = SimpleNamespace(by_default=True)
         result = programs.timed(NetworkResult(), ours, [], by_default)
     assert result.rivals.keys() == timed
-    assert dict(result.left_out) == dict.fromkeys(left_out, ComparisonPlan.TIME_IS_OVER)
+    assert dict(result.left_out) == dict.fromkeys(left_out, NetworkResult.TIME_IS_OVER)
 
 
 def test_without_any_nothing_is_delivered(opened):

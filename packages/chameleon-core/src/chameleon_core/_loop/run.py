@@ -47,7 +47,7 @@ from chameleon_core._run_files import RunFile
 from chameleon_core._run_folder import RunFolder
 from chameleon_core._space.design import DesignSpace
 from chameleon_core._stages.frontend import Frontend
-from chameleon_core._stages.jobs import ComparisonPlan, StageRef
+from chameleon_core._stages.jobs import StageRef
 from chameleon_core._stages.search import Archive
 from chameleon_core._task import Task
 from chameleon_core._words import counted
@@ -295,11 +295,10 @@ def _time_use(
         return None
     unmeasured = sum(not operator.measurements for operator in operators)
     uncompared = len(run.totals.uncompared)
-    rivals = [name for name, why in network.left_out.items() if ComparisonPlan.TIME_IS_OVER in why]
     left_out = [
         *([f"measurements of {unmeasured} of {counted(count, 'operator')}"] * bool(unmeasured)),
         *([f"the comparison of {uncompared} of {counted(count, 'operator')}"] * bool(uncompared)),
-        *rivals,
+        *network.late,
     ]
     steps, seconds = run.totals.steps, run.totals.seconds
     return TimeUse(limit=limit, seconds=seconds, steps=steps, left_out=tuple(left_out))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import attrs
 
@@ -95,14 +95,12 @@ class ComparisonPlan:
         seconds: the wall-clock time in seconds that the comparison should take at most, with
             compiling. Infinity for no limit.
         most_seconds: the wall-clock time in seconds after which the comparison begins nothing more,
-            such as a rival that is not compiled yet. Infinity for no limit.
+            such as a rival that is not compiled yet. Infinity for no limit. The rivals that are
+            left out have the reason ``NetworkResult.TIME_IS_OVER``.
         tell: the function that shows progress. Its arguments are a step (``built``, ``checked`` or
             ``timed``), the number of items done, and the number of all items. It must not be called
             while a program is timed.
     """
-
-    TIME_IS_OVER: ClassVar[str] = "the budget's wall-clock time was over"
-    """The reason why a rival was left out after ``most_seconds``."""
 
     seconds: float = math.inf
     most_seconds: float = math.inf

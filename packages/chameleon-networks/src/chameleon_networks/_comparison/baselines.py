@@ -18,7 +18,6 @@ from chameleon_core.plugin_api import (
     FLOAT32,
     Arrays,
     ChameleonError,
-    ComparisonPlan,
     Delivery,
     fall_back,
 )
@@ -268,7 +267,7 @@ class Baselines:
         return processes if plain is None else [*processes, plain]
 
     def _leave_out(self, *names: str) -> None:
-        self.left_out |= dict.fromkeys(names, ComparisonPlan.TIME_IS_OVER)
+        self.left_out |= dict.fromkeys(names, NetworkResult.TIME_IS_OVER)
 
     def _untuned(self) -> NetworkProcess | None:
         """Start a process with the network that TVM compiles without tuning; None if that fails."""

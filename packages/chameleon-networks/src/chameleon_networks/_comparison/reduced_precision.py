@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, ComparisonPlan
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import display_name, one_line
 
@@ -144,7 +144,7 @@ class ReducedFrameworks:
             if name in self.left_out:
                 continue
             if not in_time():
-                self.left_out[name] = ComparisonPlan.TIME_IS_OVER
+                self.left_out[name] = NetworkResult.TIME_IS_OVER
                 continue
             log.info("opening_reduced_network", by=name)
             try:

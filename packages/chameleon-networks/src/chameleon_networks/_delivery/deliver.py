@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import structlog
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import ComparisonPlan, Delivery
+from chameleon_core.plugin_api import Delivery
 from chameleon_system.api import replace_folder
 
 from chameleon_networks._artifact.load import inner_folders
@@ -96,7 +96,7 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         compare, in_time = settled.network.options.compare, steps.baselines.has_time()
         footprint = {"network": measure_footprint(delivery.folder)} if compare and in_time else {}
         if compare and not in_time:
-            left_out = {**result.left_out, "the footprint": ComparisonPlan.TIME_IS_OVER}
+            left_out = {**result.left_out, "the footprint": NetworkResult.TIME_IS_OVER}
             result = attrs.evolve(result, left_out=left_out)
         footprint |= result.footprint
         kernels = steps.kernel_seconds(ours)

@@ -20,7 +20,7 @@ from chameleon_core._measurement import Spending
 from chameleon_core._network_result import FORM, NetworkResult
 from chameleon_core._pipeline.schema import Requirement
 from chameleon_core._stages.disturbance import Disturbance
-from chameleon_core._stages.jobs import TUNED, ComparisonPlan
+from chameleon_core._stages.jobs import TUNED
 from chameleon_core._words import counted, in_ratio, in_seconds
 
 _FLAGS = {"recorded", "predicted"}
@@ -335,11 +335,7 @@ def _network_lines(network: NetworkResult) -> list[str]:
         if seconds is not None and (rival is None or name != rival[0])
     ]
     if rival is not None and ratio is not None:
-        is_over = any(ComparisonPlan.TIME_IS_OVER in why for why in network.left_out.values())
-        late = " that there was time for" if is_over else ""
-        fastest = (
-            f"{rival[0]} ({in_seconds(rival[1], FORM)}), the fastest other{network.among}{late}"
-        )
+        fastest = f"{rival[0]} ({in_seconds(rival[1], FORM)}), the fastest other{network.among}"
         first = f"It is {network.ratio_text} times as fast as {fastest}"
         lines.append("; ".join(filter(None, [first, ", ".join(others)])) + ".")
         lines += filter(None, [network.doubt])
