@@ -82,6 +82,11 @@ def test_comparisons_that_do_not_fit_are_left_out_and_named(slow):
     assert RunResult.from_json(written, folder=result.folder).time_use == result.time_use
 
 
+def test_turns_end_with_the_time_for_comparisons(slow):
+    _, plan = slow(budget={**LIMIT, "wall_time": 40.0})
+    assert plan.seconds == plan.most_seconds == 10.0, "a third of the time so far is 20 s"
+
+
 def test_operators_that_were_not_reached_are_counted(slow):
     result, _ = slow(budget={**LIMIT, "wall_time": 2.0, "batch_size": 1})
     assert result.time_use.left_out[0] == "measurements of 1 of 3 operators"

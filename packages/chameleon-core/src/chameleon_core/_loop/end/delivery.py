@@ -150,7 +150,7 @@ def _plan(
         announced = True
         publish(ComparisonProgressed(task=THE_NETWORK, step=step, done=done, of=of))
 
-    seconds = seconds_before * SHARE / (1.0 - SHARE)
+    seconds = min(most_seconds, seconds_before * SHARE / (1.0 - SHARE))
     return ComparisonPlan(seconds=seconds, most_seconds=most_seconds, tell=tell)
 
 
