@@ -65,13 +65,13 @@ _ARM = tuple(
     for pattern, feature in (
         (r".* za", "sme"),
         (r".* z", "sve"),
-        (r"fml[as]l", "fp16fml"),
+        (r"fml[as]l", f"fp{_HALF_BITS}fml"),
         (r"fcmla|fcadd", "complxnum"),
         (r"usdot|sudot|u?s?mmla", "i8mm"),
         (r"[su]dot", "dotprod"),
-        (r"bfdot|bfmmla|bfmlal|bfcvt", "bf16"),
+        (r"bfdot|bfmmla|bfmlal|bfcvt", f"bf{_HALF_BITS}"),
         (r"sqrdml[as]h", "rdm"),
-        (r"(?!fcvt(l|n|xn)?2? )(f\w+|[su]cvtf) h", "fullfp16"),
+        (r"(?!fcvt(l|n|xn)?2? )(f\w+|[su]cvtf) h", f"fullfp{_HALF_BITS}"),
     )
 )
 """The same for ARM.
