@@ -17,7 +17,7 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import Measurement
 from chameleon_core._run_files import RunFile
 from chameleon_core._task import Task
-from chameleon_core.api import RecordStore
+from chameleon_core.api import NetworkResult, RecordStore
 from chameleon_core.plugin_api import Disturbance
 from stopping import StopAfter, interrupted
 from synthetic import (
@@ -84,6 +84,12 @@ class Networked(SyntheticNetwork):
     more = {"kernels": KERNELS, "layout": {"layout": "NHWC", "summary": "NHWC, by dice"}}
 
 
+class Hasty(SyntheticNetwork):
+    """Delivers a network on a busy machine, without time for a rival."""
+
+    more = {"ratio_interval": (1.5, 2.5), "left_out": {"openvino": NetworkResult.TIME_IS_OVER}}
+
+
 ROW = ("operator", "contender", "seconds", "delivered as")
 
 
@@ -103,9 +109,9 @@ def stopped(pipeline, batches):
 def delivered_by(pipeline, plugin):
     """The result of a run of two operators whose frontend is of a class."""
 
-    def run(frontend):
-        plugins = [plugin("frontends", frontend, ModelOptions)]
-        return run_pipeline(pipeline(plugins=plugins, model={"odd": {"operators": [[5, 5], [4]]}}))
+    def run(frontend, **more):
+        plugins, model = [plugin("frontends", frontend, ModelOptions)], {"operators": [[5, 5], [4]]}
+        return run_pipeline(pipeline(plugins=plugins, model={"odd": model}, **more))
 
     return run
 
@@ -175,6 +181,14 @@ def test_the_network_is_shown_kernel_by_kernel(delivered_by):
     assert "One inference without a profile took 8 ms" in text
     assert f"op0 tuned 3 6 ms 75.0% 500 {3e3 * tuned:.4g} ms" in text
     assert "pool<1> not tuned 1 2 ms 25.0% - - -" in text
+
+
+def test_a_busy_machine_and_a_budget_that_is_over_are_said(delivered_by):
+    text = _page(delivered_by(Hasty, budget={"wall_time": 1e-3}).folder).text
+    rival = "torch, the fastest alternative here that there was time for, takes 16 ms"
+    assert f"One inference takes 8 ms; {rival}, 2.00 times as long (1.50 to 2.50)." in text
+    assert "The machine was busy while the networks were timed" in text
+    assert re.search("Left out, since the time was over: .*openvino", text)
 
 
 def test_what_disturbed_timing_is_said_with_what_was_won(pipeline, monkeypatch):

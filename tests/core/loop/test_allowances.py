@@ -146,6 +146,16 @@ def test_wall_time(scope, up):
     assert allowance.time_is_up(ONE) is up
 
 
+@pytest.mark.parametrize(("scope", "count"), [(Scope.TASK, 4), (Scope.NETWORK, 3)])
+def test_wall_time_lasts_for_measurements_like_earlier_ones(scope, count):
+    runs = [_run("a", measured=6, seconds=30.0), _run("b", measured=2, seconds=5.0, recorded=1)]
+    for limit, lasting in ((50.0, count), (31.0, 1)):
+        budget = Budget(wall_time=limit, scope=scope)
+        assert Allowance(budget=budget, runs=runs).lasting(runs[0]) == lasting
+    new = _run("new")
+    assert Allowance(budget=Budget(wall_time=9.0), runs=[new]).lasting(new) is None
+
+
 def _costs(*costs):
     return [
         Measurement(config=(i,), seconds=(cost,))

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from chameleon_core._errors import ChameleonError
+from chameleon_core._network_result import NetworkResult
+from chameleon_core.plugin_api import ComparisonPlan
 from chameleon_networks._comparison import baselines
 from chameleon_networks._comparison.baselines import Baselines
 
@@ -28,7 +30,7 @@ class Process(contextlib.AbstractContextManager[Any]):
     def outputs(self, inputs):
         return inputs
 
-    def opened(self):
+    def opened(self, most_seconds=None):
         self.waited += 1
         if self._problem:
             raise ChameleonError(self._problem, hint="none")
@@ -55,7 +57,7 @@ def opened(monkeypatch, tmp_path):
         options = SimpleNamespace(compare=False)
         network = SimpleNamespace(frameworks=("torch",), left_out={}, options=options, programs={})
         network.references = ("torch", *(other.name for other in others))
-        delivery = SimpleNamespace(threads=2)
+        delivery = SimpleNamespace(threads=2, plan=ComparisonPlan(most_seconds=30.0))
         return Baselines(network, delivery, tmp_path, stack, **more)
 
     return make
@@ -123,6 +125,60 @@ def test_another_implementation_takes_its_place_before_the_untuned_network(opene
         assert programs.reference is others[1]
         assert programs.unverified is None
     assert others[1].ended
+
+
+class Opening(Process):
+    """Opens its network on a clock, or is killed when its time is over."""
+
+    def __init__(self, name, seconds, clock):
+        super().__init__(name)
+        self._seconds, self._clock = seconds, clock
+        self.answer = {}
+
+    def opened(self, most_seconds=300.0):
+        self.waited += 1
+        self._clock[0] += min(self._seconds, most_seconds)
+        if self._seconds > most_seconds:
+            raise ChameleonError(f"{self.name} did not answer")
+
+    def about(self):
+        return {"memory_bytes": 1}
+
+
+@pytest.mark.parametrize(
+    ("already", "timed", "left_out"),
+    [
+        (0.0, {"torch", "onnxruntime"}, {"openvino", "untuned"}),
+        (31.0, {"torch"}, {"onnxruntime", "openvino", "untuned"}),
+    ],
+)
+def test_rivals_that_do_not_open_in_time_are_left_out(
+    opened, monkeypatch, already, timed, left_out
+):
+    clock = [already]
+    monkeypatch.setattr(baselines, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(
+        baselines, "time_in_turns", lambda each, *_, **__: {one.name: [1.0] for one in each}
+    )
+    processes = {
+        name: Opening(name, seconds, clock)
+        for name, seconds in (("torch", 0.0), ("onnxruntime", 5.0), ("openvino", 90.0))
+    }
+    monkeypatch.setattr(Baselines, "_process", lambda _, name, **__: processes[name])
+    ours = Opening("network", 0.0, clock)
+    with contextlib.ExitStack() as stack:
+        programs = opened(stack, processes["torch"], Opening("untuned", 0.0, clock))
+        programs._network.frameworks = tuple(processes)
+        programs._network.options.compare = True
+        programs._network.precision_of = lambda _: "float32"
+        assert programs.reference is processes["torch"]
+        clock[0] = 0.0
+        programs.begin()
+        clock[0] = already
+        by_default = SimpleNamespace(by_default=True)
+        result = programs.timed(NetworkResult(), ours, [], by_default)
+    assert result.rivals.keys() == timed
+    assert dict(result.left_out) == dict.fromkeys(left_out, NetworkResult.TIME_IS_OVER)
 
 
 def test_without_any_nothing_is_delivered(opened):

@@ -263,10 +263,13 @@ def test_saved_programs_need_dynamic_shapes(source, tmp_path):
         ),
         free,
     )
-    network = TorchNetwork(TorchOptions(source=str(free), shapes=shapes))
-    inputs = network.samples(np.random.default_rng(0))
-    assert [array.shape for array in inputs] == [(1, 4), (1, 4)]
-    assert network.framework("torch", 1)(inputs)[0].shape == (1, 4, 4)
+    for length in (4, 6):  # the example's own length is 6
+        shapes = {"ids": (1, length), "mask": (1, length)}
+        network = TorchNetwork(TorchOptions(source=str(free), shapes=shapes))
+        inputs = network.samples(np.random.default_rng(0))
+        assert [array.shape for array in inputs] == [(1, length), (1, length)]
+        assert network.framework("torch", 1)(inputs)[0].shape == (1, length, 4)
+        assert not network.program.range_constraints, "no axis is open"
 
 
 def test_nothing_in_buckets_is_an_ordinary_network():

@@ -161,6 +161,22 @@ def test_open_axes_of_an_offered_model_get_extents(tmp_path):
     assert "buckets" in model.reasons["model"]
 
 
+@pytest.mark.full
+def test_open_axes_of_a_saved_program_get_its_example_s_extents(tmp_path):
+    torch = pytest.importorskip("torch")
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    program = torch.export.export(
+        torch.nn.Bilinear(4, 3, 2),
+        (torch.ones(5, 7, 4), torch.ones(5, 7, 3)),
+        dynamic_shapes=({0: batch, 1: length}, {0: batch, 1: length}),
+    )
+    torch.export.save(program, tmp_path / "open.pt2")
+    [model] = torch_models(tmp_path, "open.pt2")
+    source = {"source": "open.pt2", "shapes": {"input1": [5, 7, 4], "input2": [5, 7, 3]}}
+    assert model.pipeline["model"] == {"torch": source}
+    assert "buckets" in model.reasons["model"]
+
+
 def test_frontends_with_files_name_what_detects_models():
     for frontend in hooks.FRONTENDS:
         has_files = "source" in {field.name for field in attrs.fields(frontend.options)}

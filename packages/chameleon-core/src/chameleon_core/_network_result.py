@@ -405,6 +405,9 @@ class NetworkResult(InferenceResult):
         assumed: int = 0
         missing: Mapping[str, str] = attrs.field(factory=dict)
 
+    TIME_IS_OVER: ClassVar[str] = "the budget's wall-clock time was over"
+    """The reason in ``left_out`` for rivals that were not begun in time."""
+
     precision_summary: str = ""
     score: float | None = None
     score_in_float32: float | None = None
@@ -421,6 +424,16 @@ class NetworkResult(InferenceResult):
     buckets: tuple[Bucket, ...] = ()
     folder: str | None = None
     failure: str | None = None
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """The names of all that was left out because the time was over."""
+        return tuple(name for name, why in self.left_out.items() if self.TIME_IS_OVER in why)
+
+    @property
+    def among(self) -> str:
+        """See ``InferenceResult``; it also says that there was no time for all rivals."""
+        return super().among + (" that there was time for" if self.late else "")
 
     @property
     def each(self) -> str:

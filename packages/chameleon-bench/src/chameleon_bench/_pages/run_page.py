@@ -221,7 +221,7 @@ def facts_of(record: RunRecord) -> list[Fact]:
     if len(record.tasks) > 1:
         facts.append(Fact(name="operators", value=str(len(record.tasks))))
     if record.seconds:
-        facts.append(Fact(name="tuning took", value=_duration(record.seconds)))
+        facts.append(Fact(name="the run took", value=_duration(record.seconds)))
     return facts
 
 
@@ -234,14 +234,16 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
         fastest = f"the fastest alternative here{network.among}"
         sentence += f"; {name}, {fastest}, takes {words.in_seconds(seconds)}"
         sentence += f", {_ratio(seconds / latency)} times as long"
-    sentences = [f"{sentence}."]
+        if network.ratio_interval:
+            sentence += f" ({' to '.join(map(_ratio, network.ratio_interval))})"
+    sentences = [f"{sentence}.", *filter(None, [network.doubt])]
     if network.untuned_seconds:
         times = network.untuned_seconds / latency
         sentences.append(
             f"Compiled by TVM without tuning it takes {words.in_seconds(network.untuned_seconds)}, "
             f"{_ratio(times)} times as long."
         )
-    return [*sentences, *network.default_sentences]
+    return [*sentences, *record.time_use, *network.default_sentences]
 
 
 def _of_kernels(record: RunRecord) -> list[str]:

@@ -278,6 +278,7 @@ class RunRecord:
         starts: The start time of each process of the run in seconds since 1970, from the log.
         network: The result of the network; empty if there is none.
         disturbance: How much other programs disturbed the timing, as far as known.
+        time_use: Sentences about a run that took longer than its budget.
     """
 
     folder: Path
@@ -293,6 +294,7 @@ class RunRecord:
     starts: Sequence[float]
     network: NetworkResult
     disturbance: Disturbance
+    time_use: Sequence[str]
 
 
 def run_record(folder: Path) -> RunRecord:
@@ -300,6 +302,7 @@ def run_record(folder: Path) -> RunRecord:
     events = run_events(folder / RunFile.EVENTS)
     pipeline = folder / RunFile.PIPELINE
     with RunView(folder) as run:
+        time_use = None if run.result is None else run.result.time_use
         return RunRecord(
             folder=run.folder,
             finished=run.result is not None,
@@ -322,6 +325,7 @@ def run_record(folder: Path) -> RunRecord:
             starts=events.starts,
             network=NetworkResult() if run.result is None else run.result.network,
             disturbance=run.disturbance,
+            time_use=() if time_use is None else time_use.sentences,
         )
 
 

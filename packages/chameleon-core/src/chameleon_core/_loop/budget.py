@@ -91,6 +91,23 @@ class Allowance:
         enough = run.recorded_seconds >= limit / len(runs) or possible >= limit
         return self.budget.measurements is None and run.recorded > 0 and enough
 
+    def lasting(self, run: TaskRun) -> int | None:
+        """Number of measurements, at least 1, for which the wall-clock time of a task lasts.
+
+        Measurements are expected to take as long as earlier ones. The number is None if the budget
+        has no such limit, or if nothing was measured yet.
+
+        Args:
+            run: the search of the task, one of ``runs``.
+        """
+        limit, runs = self.budget.wall_time, self._beside(run)
+        done = sum(other.measured - other.recorded for other in runs)
+        seconds = sum(other.spending.total for other in runs)
+        if limit is None or not done or not seconds:
+            return None
+        left = limit - seconds - (self.seconds_before if self.shared else 0.0)
+        return max(1, math.floor(left * done / seconds))
+
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
         """Whether a task should end, because its last measurements improved nothing.
 

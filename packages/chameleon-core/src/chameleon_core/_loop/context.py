@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -19,6 +21,9 @@ from chameleon_core._store.records import RecordStore
 DISTURBANCE = "disturbance"
 """Key under which a run's store keeps how much its timing was disturbed."""
 
+_STEPS = "step_seconds"
+"""Key under which a run's store keeps the wall-clock time of each step."""
+
 
 class RunTotals:
     """Wall-clock time and disturbance of a run, summed over all its processes.
@@ -27,6 +32,9 @@ class RunTotals:
         store: the run's record store, with the sums of earlier processes.
         runner: the runner of this process, which adds to the sums. Its clock gives the wall-clock
             time. Its disturbance says how much other programs slowed the timing.
+
+    Attributes:
+        uncompared: names of the tasks that were not compared because the time was over.
     """
 
     def __init__(self, store: RecordStore, runner: CheckedRunner) -> None:
@@ -34,6 +42,8 @@ class RunTotals:
         self._runner = runner
         self._started = runner.now()
         self._seconds_before = float(store.fact("seconds") or 0.0)
+        self.uncompared: list[str] = []
+        self._steps = defaultdict[str, float](float, store.fact(_STEPS) or {})
         self._disturbance_before = disturbance_of(store)
         runner.resume(self._disturbance_before)
 
@@ -43,17 +53,48 @@ class RunTotals:
         return self._seconds_before + self._runner.now() - self._started
 
     @property
+    def steps(self) -> Mapping[str, float]:
+        """Wall-clock time of each step of the run in seconds, by its name."""
+        return dict(self._steps)
+
+    @contextlib.contextmanager
+    def during(self, step: str) -> Iterator[None]:
+        """Count the time of the context to a step.
+
+        Args:
+            step: the step's name.
+        """
+        started = self._runner.now()
+        try:
+            yield
+        finally:
+            self.move(self._runner.now() - started, step)
+
+    def move(self, seconds: float, step: str, *, source: str | None = None) -> None:
+        """Count seconds to a step, and no longer to another one.
+
+        Args:
+            seconds: the wall-clock time in seconds.
+            step: the step's name.
+            source: the name of the step to which they were counted, or None.
+        """
+        self._steps[step] += seconds
+        if source is not None:
+            self._steps[source] -= seconds
+
+    @property
     def disturbance(self) -> Disturbance:
         """How much other work of the machine disturbed the run's timing."""
         return self._disturbance_before + self._runner.disturbance()
 
     def keep(self) -> None:
-        """Write the run's wall-clock time and disturbance into the store.
+        """Write the run's wall-clock time, its steps and its disturbance into the store.
 
-        Both are sums over all processes of the run so far. If another process continues the run, it
+        They are sums over all processes of the run so far. If another process continues the run, it
         reads these sums and adds its own values.
         """
         self._store.set_fact("seconds", self.seconds)
+        self._store.set_fact(_STEPS, self.steps)
         self._store.set_fact(DISTURBANCE, self.disturbance.to_json())
 
 

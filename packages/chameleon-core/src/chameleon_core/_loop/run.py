@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,17 @@ from chameleon_core._loop.context import RunContext, RunTotals
 from chameleon_core._loop.end.comparison import Baselines, compared_results
 from chameleon_core._loop.end.delivery import check_unchanged, deliver, verify_delivery
 from chameleon_core._loop.end.result import OperatorResult, RunResult
+from chameleon_core._loop.end.time_use import (
+    CHECKING,
+    CHOOSING,
+    COMPARING,
+    DELIVERING,
+    OPERATORS,
+    TUNING,
+    TimeUse,
+    limit_of,
+    most_seconds,
+)
 from chameleon_core._loop.interruption import Interruption
 from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._loop.round.batch import FallbackWatch
@@ -25,7 +37,7 @@ from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._loop.start.earlier_runs import WarmStart
 from chameleon_core._loop.start.frontend import check, choice_of, forget_choice
 from chameleon_core._loop.start.shared_records import shared_records
-from chameleon_core._loop.start.tasks import TaskSource
+from chameleon_core._loop.start.tasks import TaskSource, delivers
 from chameleon_core._loop.tuning import TuningLoop
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.schema import ResolvedPipeline
@@ -38,6 +50,7 @@ from chameleon_core._stages.frontend import Frontend
 from chameleon_core._stages.jobs import StageRef
 from chameleon_core._stages.search import Archive
 from chameleon_core._task import Task
+from chameleon_core._words import counted
 
 log = structlog.get_logger()
 
@@ -145,13 +158,14 @@ def _check(run: RunContext) -> None:
     """Let the frontend raise an error if it cannot deliver the model on this machine."""
     if run.runner.measures_hardware:  # replayed times need no delivery
         # The check keeps no files, so the first signal may interrupt it.
-        with run.interruption.at_once():
+        with run.interruption.at_once(), run.totals.during(CHECKING):
             check(run)
 
 
 def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
     """Tune the operators that follow from the frontend's choice, and deliver the network."""
-    choice = choice_of(run)
+    with run.totals.during(CHOOSING):
+        choice = choice_of(run)
     source = TaskSource(run.pipeline)
     tasks = source.tasks(run.target, run.frontend)
     run.pipeline.check_runner(tasks)
@@ -165,9 +179,17 @@ def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
     # Baselines are made before tuning begins, so that a broken one fails at once.
     baselines = [Baselines.of(task, run.pipeline.baselines) for task in tasks]
     try:
-        _tune(run, task_runs, choice)
-        operators = compared_results(run, task_runs, baselines)
-        return operators, _delivered(run, operators)
+        with run.totals.during(TUNING):
+            _tune(run, task_runs, choice)
+        most, started = math.inf, run.totals.seconds
+        if run.runner.measures_hardware:
+            most = most_seconds(run.pipeline, len(tasks))
+        share = OPERATORS if delivers(run.frontend) else 1.0
+        with run.totals.during(COMPARING):
+            operators = compared_results(run, task_runs, baselines, share * most)
+        left = most - (run.totals.seconds - started)
+        with run.totals.during(DELIVERING):
+            return operators, _delivered(run, operators, left)
     finally:
         run.totals.keep()
 
@@ -232,14 +254,16 @@ def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, An
 # -- after the last batch ---------------------------------------------------------------------
 
 
-def _delivered(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResult:
+def _delivered(
+    run: RunContext, operators: Sequence[OperatorResult], most_seconds: float
+) -> NetworkResult:
     run.interruption.check()
     if not run.runner.measures_hardware:
         return NetworkResult()  # replayed times have no kernels
     # All measurements are stored, and delivery can be repeated, so the first signal may interrupt
     # it.
     with run.interruption.at_once():
-        return deliver(run, operators)
+        return deliver(run, operators, most_seconds)
 
 
 def _finished(
@@ -255,10 +279,29 @@ def _finished(
         versions=run.folder.keep_versions(run.pipeline, run.runner.describe(), at_end=True),
         disturbance=run.totals.disturbance,
         usage=_usage(run),
+        time_use=_time_use(run, operators, network),
     )
     run.folder.finish(run.pipeline, result.to_json())
     _list_winners(run, result)
     return result
+
+
+def _time_use(
+    run: RunContext, operators: Sequence[OperatorResult], network: NetworkResult
+) -> TimeUse | None:
+    """Where the run's time went, and what it left out; None if its budget has no wall time."""
+    limit, count = limit_of(run.pipeline, len(operators)), len(operators)
+    if limit is None or not run.runner.measures_hardware:
+        return None
+    unmeasured = sum(not operator.measurements for operator in operators)
+    uncompared = len(run.totals.uncompared)
+    left_out = [
+        *([f"measurements of {unmeasured} of {counted(count, 'operator')}"] * bool(unmeasured)),
+        *([f"the comparison of {uncompared} of {counted(count, 'operator')}"] * bool(uncompared)),
+        *network.late,
+    ]
+    steps, seconds = run.totals.steps, run.totals.seconds
+    return TimeUse(limit=limit, seconds=seconds, steps=steps, left_out=tuple(left_out))
 
 
 def _usage(run: RunContext) -> str:

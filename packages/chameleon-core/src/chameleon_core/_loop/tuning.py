@@ -162,6 +162,9 @@ class TuningLoop:
             left = allowance.left(run)  # adopted measurements have used up a part of the budget
             if left is not None:
                 batch.shorten(left)
+            lasting = allowance.lasting(run) if self._measures_hardware else None
+            if lasting is not None:
+                batch.shorten(batch.size - len(batch.missing) + lasting)
             if batch.missing and allowance.time_is_up(run):
                 run.learn(batch)
                 self._end(run, "the wall-clock budget is spent")

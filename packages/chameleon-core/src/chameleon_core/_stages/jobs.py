@@ -94,10 +94,14 @@ class ComparisonPlan:
     Attributes:
         seconds: the wall-clock time in seconds that the comparison should take at most, with
             compiling. Infinity for no limit.
+        most_seconds: the wall-clock time in seconds after which the comparison begins nothing more,
+            such as a rival that is not compiled yet. Infinity for no limit. The rivals that are
+            left out have the reason ``NetworkResult.TIME_IS_OVER``.
         tell: the function that shows progress. Its arguments are a step (``built``, ``checked`` or
             ``timed``), the number of items done, and the number of all items. It must not be called
             while a program is timed.
     """
 
     seconds: float = math.inf
+    most_seconds: float = math.inf
     tell: Callable[[str, int, int], None] = _tell_nobody

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,7 +14,13 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, fall_back
+from chameleon_core.plugin_api import (
+    FLOAT32,
+    Arrays,
+    ChameleonError,
+    Delivery,
+    fall_back,
+)
 from chameleon_tvm.api import one_line, telling_line
 
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
@@ -41,6 +48,9 @@ log = structlog.get_logger()
 
 _RESAMPLES = 2000
 """Number of bootstrap resamples."""
+
+_LEAST_WAIT = 0.1
+"""Seconds in which a process answers that has opened its network already."""
 
 UNTUNED = "untuned"
 """The name of the network that TVM compiles without a tuner."""
@@ -73,6 +83,7 @@ class Baselines:
         self._warm_up = warm_up or ()
         self.times_untuned = True
         self.unverified: str | None = None
+        self._deadline = math.inf
         if warm_up is not None:
             _ = self._first
 
@@ -170,14 +181,14 @@ class Baselines:
             return result
         start_time, plan = time.perf_counter(), self._delivery.plan
         processes = [ours]
-        if self.reference.name in self._network.frameworks:
+        if self._runs_reference and self.reference.name in self._network.frameworks:
             processes.append(self.reference)
         processes += self._beside_the_reference(inputs)
         beside = None
         if not reduced.by_default or reduces_by_default(self._network, processes):
             threads = self._delivery.threads
             beside = ReducedFrameworks(self._network, reduced, threads=threads, stack=self._stack)
-            processes += beside.opened()
+            processes += beside.opened(self.has_time)
         left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - start_time))
         turns = time_in_turns(processes, inputs, threads=self._delivery.threads, plan=left)
         seconds = medians_of(turns)
@@ -203,30 +214,60 @@ class Baselines:
         )
         return attrs.evolve(timed, ratio_interval=_interval(timed, turns, ours.name))
 
+    def begin(self) -> None:
+        """Begin the comparison, whose time limit counts from now on."""
+        self._deadline = time.perf_counter() + self._delivery.plan.most_seconds
+
+    def has_time(self) -> bool:
+        """Whether the comparison may still begin something."""
+        return time.perf_counter() < self._deadline
+
+    @property
+    def _runs_reference(self) -> bool:
+        """Whether the reference runs, or may be started."""
+        return "reference" in vars(self) or self.has_time()
+
     def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
         """Start the other processes together, since each compiles on one core for seconds."""
+        known = self.reference.name if self._runs_reference else None
+        names = [n for n in self._network.frameworks if n != known and n not in self.left_out]
+        if not self.has_time():
+            self._leave_out(*names, *([UNTUNED] if self.times_untuned else []))
+            return []
         starting = [
             self._stack.enter_context(self._process(name, warm_up=[inputs], wait=False))
-            for name in self._network.frameworks
-            if name != self.reference.name and name not in self.left_out
+            for name in names
         ]
         # The networks are Chameleon's, the reference, the starting ones, and TVM's without tuning.
         of = 3 + len(starting)
         self._delivery.plan.tell("built", 2, of)
         plain = self.reference if self.reference.name == UNTUNED else None
-        if plain is None and self.times_untuned:
+        # With a limit, frameworks come first, since they say more.
+        is_last = math.isfinite(self._deadline)
+        if plain is None and self.times_untuned and not is_last:
             plain = self._untuned()
         processes = []
         for built, process in enumerate(starting, start=3):
             try:
-                process.opened()
+                process.opened(max(_LEAST_WAIT, self._deadline - time.perf_counter()))
             except ChameleonError as error:
-                self._not_run(process.name, error)
+                if self.has_time():
+                    self._not_run(process.name, error)
+                else:
+                    self._leave_out(process.name)
             else:
                 processes.append(process)
             self._delivery.plan.tell("built", built, of)
+        if plain is None and self.times_untuned and is_last:
+            if self.has_time():
+                plain = self._untuned()
+            else:
+                self._leave_out(UNTUNED)
         self._delivery.plan.tell("built", of, of)
         return processes if plain is None else [*processes, plain]
+
+    def _leave_out(self, *names: str) -> None:
+        self.left_out |= dict.fromkeys(names, NetworkResult.TIME_IS_OVER)
 
     def _untuned(self) -> NetworkProcess | None:
         """Start a process with the network that TVM compiles without tuning; None if that fails."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -137,11 +137,14 @@ class ReducedFrameworks:
         self._calibration = Path(stack.enter_context(scratch), "inputs.arrays")
         write_batches(self._calibration, request.calibration)
 
-    def opened(self) -> list[NetworkProcess]:
-        """Open the frameworks, and return the processes whose outputs are finite."""
+    def opened(self, in_time: Callable[[], bool] = lambda: True) -> list[NetworkProcess]:
+        """Open the frameworks while there is time; the processes whose outputs are finite."""
         processes = []
         for name in self._chosen:
             if name in self.left_out:
+                continue
+            if not in_time():
+                self.left_out[name] = NetworkResult.TIME_IS_OVER
                 continue
             log.info("opening_reduced_network", by=name)
             try:

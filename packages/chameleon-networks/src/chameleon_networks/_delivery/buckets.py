@@ -336,7 +336,11 @@ def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Deliver
         for winner in delivery.winners
         if winner.task.key in tasks
     ]
-    plan = attrs.evolve(delivery.plan, seconds=delivery.plan.seconds / buckets)
+    plan = attrs.evolve(
+        delivery.plan,
+        seconds=delivery.plan.seconds / buckets,
+        most_seconds=delivery.plan.most_seconds / buckets,
+    )
     return attrs.evolve(delivery, winners=winners, plan=plan)
 
 

@@ -93,8 +93,11 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         steps.keep()
         ours = stack.enter_context(steps.running(staged))
         result = steps.timed(result, ours)
-        compare = settled.network.options.compare
-        footprint = {"network": measure_footprint(delivery.folder)} if compare else {}
+        compare, in_time = settled.network.options.compare, steps.baselines.has_time()
+        footprint = {"network": measure_footprint(delivery.folder)} if compare and in_time else {}
+        if compare and not in_time:
+            left_out = {**result.left_out, "the footprint": NetworkResult.TIME_IS_OVER}
+            result = attrs.evolve(result, left_out=left_out)
         footprint |= result.footprint
         kernels = steps.kernel_seconds(ours)
         result = attrs.evolve(result, footprint=footprint, kernels=kernels)

@@ -542,8 +542,10 @@ class DeliverySteps:
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
         """Time the network and its baselines in turns, and add the times to a result."""
         reduced = None
+        self.baselines.begin()
         try:
-            reduced = self.settled.reduced_comparison(self._reference_outputs)
+            if self.baselines.has_time():
+                reduced = self.settled.reduced_comparison(self._reference_outputs)
         except ChameleonError as error:
             log.warning("reduced_precision_not_compared", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)

@@ -1,7 +1,8 @@
 """Finds instructions in a library that a CPU lacks, without running them.
 
-The table has the instructions of x86 that compilers use. A CPU with AVX-512 is taken to have
-the part that all servers have. The source is volume 2 of Intel's Software Developer's Manual.
+The tables have the instructions of x86 and ARM that compilers use. A CPU with AVX-512 is taken to
+have the part that all servers have. The sources are volume 2 of Intel's Software Developer's
+Manual, and ARM's Architecture Reference Manual for A-profile.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from chameleon_core.plugin_api import ChameleonError
@@ -17,7 +19,9 @@ from chameleon_tvm.api import tvm_target, used_features
 
 _HALF_BITS = 16
 
-_RULES = tuple(
+Rules = Sequence[tuple[re.Pattern[str], str]]
+
+_X86 = tuple(
     (re.compile(f"(?:{pattern})"), feature)
     for pattern, feature in (
         (r".* tmm", "amx-tile"),
@@ -56,9 +60,31 @@ _RULES = tuple(
 
 ``tzcnt`` is left out: CPUs without it run the same bytes as ``bsf``, and compilers rely on that."""
 
+_ARM = tuple(
+    (re.compile(f"(?:{pattern})"), feature)
+    for pattern, feature in (
+        (r".* za", "sme"),
+        (r".* z", "sve"),
+        (r"fml[as]l", f"fp{_HALF_BITS}fml"),
+        (r"fcmla|fcadd", "complxnum"),
+        (r"usdot|sudot|u?s?mmla", "i8mm"),
+        (r"[su]dot", "dotprod"),
+        (r"bfdot|bfmmla|bfmlal|bfcvt", f"bf{_HALF_BITS}"),
+        (r"sqrdml[as]h", "rdm"),
+        (r"(?!fcvt(l|n|xn)?2? )(f\w+|[su]cvtf) h", f"fullfp{_HALF_BITS}"),
+    )
+)
+"""The same for ARM.
+
+Atomics (``lse``) are left out: GCC's library has them, and asks the CPU before it runs them."""
+
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+"""Architectures by the number that the header of an ELF file has (elf.h)."""
+
 _LINE = re.compile(r"\s*[0-9a-f]+:\t((?:\{\w+\} )?\w+)\s*(.*)")
 _WIDE = re.compile(r"%zmm|%k[0-7]|%[xy]mm(?:1[6-9]|2\d|3[01])")
-_DISASSEMBLERS = ("objdump", "llvm-objdump")
+_SCALABLE, _TILE = re.compile(r"\bz\d|\bp\d"), re.compile(r"\bza\d?\b")
+_HALF = re.compile(r"\bh\d|\.[48]?h\b")
 
 
 def foreign_instructions(library: Path, target: str) -> dict[str, str]:
@@ -67,25 +93,36 @@ def foreign_instructions(library: Path, target: str) -> dict[str, str]:
     Raises:
         ChameleonError: The library cannot be disassembled here.
     """
-    command = next(filter(None, map(shutil.which, _DISASSEMBLERS)), None)
-    if command is None or own_architecture() != "x86_64":
+    with library.open("rb") as file:
+        machine = _MACHINES.get(int.from_bytes(file.read(20)[18:], "little"), "")
+    names = [f"{machine}-linux-gnu-objdump", "llvm-objdump"]
+    if machine == own_architecture():
+        names.insert(0, "objdump")
+    command = next(filter(None, map(shutil.which, names)), None)
+    if command is None or not machine:
         raise ChameleonError(
-            "its instructions could not be checked",
-            hint="Install objdump; on ARM, there is no such check.",
+            "its instructions could not be checked", hint="Install objdump for its architecture."
         )
+    described, rules = (_of_arm, _ARM) if machine == "aarch64" else (_of_x86, _X86)
     has = used_features(tvm_target(target))
     words = [command, "-d", "--no-show-raw-insn", str(library)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     lines = filter(None, map(_LINE.match, done.stdout.splitlines()))
-    found = {_instruction(*line.groups()) for line in lines}
+    found = {described(*line.groups()) for line in lines}
     if done.returncode or not found:
         raise ChameleonError(f"its instructions could not be checked: {done.stderr[-200:]}")
-    needed = {instruction.strip(): _needed(instruction) for instruction in sorted(found)}
+    needed = {one.strip(): _needed(one, rules) for one in sorted(found)}
     return {name: feature for name, feature in needed.items() if feature and feature not in has}
 
 
-def _instruction(name: str, operands: str) -> str:
-    """An instruction with the widest kind of its registers."""
+def _of_arm(name: str, operands: str) -> str:
+    """An instruction of ARM with a kind of its registers: tile, scalable, or of 16 bits."""
+    kinds = {"za": _TILE, "z": _SCALABLE, "h": _HALF}
+    return f"{name} {next((kind for kind, form in kinds.items() if form.search(operands)), '')}"
+
+
+def _of_x86(name: str, operands: str) -> str:
+    """An instruction of x86 with the widest kind of its registers."""
     if "%tmm" in operands:
         return f"{name} tmm"
     if _WIDE.search(operands):
@@ -93,6 +130,6 @@ def _instruction(name: str, operands: str) -> str:
     return f"{name} ymm" if "%ymm" in operands else f"{name} "
 
 
-def _needed(instruction: str) -> str:
+def _needed(instruction: str, rules: Rules) -> str:
     """The feature that an instruction needs; empty if all CPUs have it."""
-    return next((feature for pattern, feature in _RULES if pattern.match(instruction)), "")
+    return next((feature for pattern, feature in rules if pattern.match(instruction)), "")

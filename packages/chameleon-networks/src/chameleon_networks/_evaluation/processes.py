@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -98,10 +99,11 @@ class WorkerProcess(Closeable):
         """The outputs of the inferences with which the network was opened (``warm_up``)."""
         return read_batches(self._file("first_outputs"), self._warmed_up) if self._warmed_up else []
 
-    def opened(self) -> None:
-        """Wait until the child process has opened its network."""
+    def opened(self, most_seconds: float = math.inf) -> None:
+        """Wait until the child process has opened its network, for some seconds at most."""
+        limit = self._start_seconds + RUN_SECONDS * self._warmed_up
         try:
-            self.answer = self._answer(self._start_seconds + RUN_SECONDS * self._warmed_up)
+            self.answer = self._answer(min(limit, most_seconds))
         except BaseException:
             self.close()
             raise

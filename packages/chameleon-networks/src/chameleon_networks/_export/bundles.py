@@ -169,10 +169,11 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
 
 
 def _check_format(delivered: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise an error if an earlier version of Chameleon delivered a folder in another form."""
     if manifest.get("format") != FORMAT:
         raise ConfigError(
             f"another version of Chameleon delivered {delivered}, which does not fit",
-            hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
+            hint=f"Run `chameleon compile {delivered.parent}`, which tunes nothing, then export.",
         )
 
 
@@ -336,12 +337,12 @@ def write_wheel(network: Path, folder: Path, name: str, version: str) -> Exporte
             hint="Name it with --name, in letters, digits and underscores, a letter first.",
         )
     manifest = read_manifest(network)
+    _check_format(network, manifest)
     with temporary_folder() as scratch:
         package = Path(scratch, name)
         ignored = shutil.ignore_patterns(OBJECTS, "__pycache__")
         shutil.copytree(network, package, ignore=ignored, copy_function=_copy_file)
         (package / PACKAGE).write_text(_WHEEL_PACKAGE, encoding="utf-8")
-        # The loader of an earlier version checks no CPU at the import.
         shutil.copyfile(loading.__file__, package / "load.py")
         write_manifest(package, manifest)
         return Exported(files=(_zipped(package, folder, manifest, version),), tasks=())

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
-from collections.abc import Iterator, Mapping
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from chameleon_core.plugin_api import ConfigError, PresetRecord
@@ -22,7 +26,10 @@ def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
     """Offer a saved program, or functions of a Python file, to ``chameleon init``."""
     # A function must need no arguments and return a pair; the file is parsed, not run.
     if file.endswith(_PROGRAM):
-        yield offered_network(file, {"torch": file})
+        shapes: dict[str, list[int]] = {}
+        with contextlib.suppress(Exception):  # a run says why it cannot read the file
+            shapes = _example_shapes(folder / file)
+        yield offered_network(file, {"torch": file}, shapes)
     if file.endswith(".py"):
         try:
             module = ast.parse((folder / file).read_bytes())
@@ -35,8 +42,37 @@ def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
                     yield offered_network(source, {"torch": source})
 
 
-def offered_network(source: str, model: Mapping[str, Any], reason: str = "") -> PresetRecord:
-    """The pipeline of a network, with a reason for the choices in its key ``model`` if any."""
+def _example_shapes(file: Path) -> dict[str, list[int]]:
+    """The shapes of a saved program's inputs with open axes, as its example inputs had them."""
+    with zipfile.ZipFile(file) as archive:
+        [name] = [one for one in archive.namelist() if one.endswith("models/model.json")]
+        module = json.loads(archive.read(name))["graph_module"]
+    shapes = {}
+    for spec in module["signature"]["input_specs"]:
+        if "as_tensor" in spec.get("user_input", {}).get("arg", ()):
+            own = spec["user_input"]["arg"]["as_tensor"]["name"]
+            sizes = module["graph"]["tensor_values"][own]["sizes"]
+            if any("as_expr" in size for size in sizes):
+                shapes[own] = [
+                    size.get("as_expr", {}).get("hint", size)["as_int"] for size in sizes
+                ]
+    return shapes
+
+
+def offered_network(
+    source: str,
+    model: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> PresetRecord:
+    """The pipeline of a network, with extents for the inputs that have open axes."""
+    reason = ""
+    if shapes:
+        reason = (
+            "The file leaves axes open. Write your extents, or several for one axis: "
+            "{buckets: [1, 8]} or {range: [1, 512]}."
+        )
+        [(frontend, named)] = model.items()
+        model = {frontend: {"source": named, "shapes": dict(shapes)}}
     return PresetRecord(
         name=source,
         summary="a network",

@@ -13,6 +13,7 @@ import structlog
 from chameleon_core._events import ComparisonProgressed, ComparisonStarted
 from chameleon_core._loop.context import RunContext
 from chameleon_core._loop.end.result import OperatorResult, VariantResult
+from chameleon_core._loop.end.time_use import SHARE
 from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._loop.round.batch import Config, tuples
 from chameleon_core._loop.round.task_run import TaskRecords, TaskRun
@@ -97,10 +98,6 @@ _MOST_CLOSE = 6
 """Number of a network task's nearly equal configurations that are timed in one batch."""
 
 
-SHARE = 0.25
-"""Share of a run's wall-clock time that all its comparisons together should take."""
-
-
 @attrs.frozen(kw_only=True)
 class TimeSlot:
     """The time limit of one of a run's final comparisons, and its number for the progress display.
@@ -109,14 +106,18 @@ class TimeSlot:
         number: number of the comparison's task, from 1.
         of: the number of tasks in the run.
         seconds: the wall-clock time in seconds that the comparison should take at most.
+        is_over: whether the budget's wall-clock time allows no further comparison.
     """
 
     number: int = 1
     of: int = 1
     seconds: float = math.inf
+    is_over: bool = False
 
     @classmethod
-    def among(cls, number: int, of: int, *, before: float, now: float) -> TimeSlot:
+    def among(
+        cls, number: int, of: int, *, before: float, now: float, most: float = math.inf
+    ) -> TimeSlot:
         """Compute the time limit of a comparison that is about to begin.
 
         All comparisons together may take the share ``SHARE`` of the run's wall-clock time, which
@@ -128,10 +129,12 @@ class TimeSlot:
             of: the number of tasks in the run.
             before: wall-clock time of the run in seconds when the first comparison began.
             now: wall-clock time of the run in seconds now.
+            most: the wall-clock time in seconds after which no further comparison begins.
         """
         together = before * SHARE / (1.0 - SHARE)
         left = max(0.0, together - (now - before))
-        return cls(number=number, of=of, seconds=left / (of - number + 1))
+        is_over = now - before >= most
+        return cls(number=number, of=of, seconds=left / (of - number + 1), is_over=is_over)
 
 
 @attrs.frozen(kw_only=True)
@@ -299,11 +302,14 @@ def _compared(
     if not ours or not (baselines.contenders or unchecked):
         if shared or recorded or not delivers(run.frontend):
             return uncompared(measurements, task_run.space_ref, shared=shared)
-        return _timed_together(run, task_run, measurements)
+        return _timed_together(run, task_run, measurements, slot)
     contenders = (*ours, *baselines.contenders)
     stored = run.store.comparison(row)
     if stored is not None and stored.contenders == contenders:
         return stored
+    if slot.is_over and not unchecked:
+        run.totals.uncompared.append(name)
+        return uncompared(measurements, task_run.space_ref, shared=shared)
     run.interruption.check()
     run.publish(
         ComparisonStarted(
@@ -330,7 +336,7 @@ def _compared(
 
 
 def _timed_together(
-    run: RunContext, task_run: TaskRun, measurements: Sequence[Measurement]
+    run: RunContext, task_run: TaskRun, measurements: Sequence[Measurement], slot: TimeSlot
 ) -> StoredComparison:
     """A network's task: its fastest configurations from several batches, timed in one batch.
 
@@ -347,6 +353,9 @@ def _timed_together(
     stored = run.store.comparison(row)
     if stored is not None and stored.contenders == contenders:
         return stored
+    if slot.is_over:
+        run.totals.uncompared.append(task_run.task.name)
+        return uncompared(measurements, space)
     job = MeasureJob(
         task=task_run.task,
         space=space,
@@ -437,7 +446,10 @@ def interim_result(store: RecordStore, stored: RecordStore.TaskRow) -> OperatorR
 
 
 def compared_results(
-    run: RunContext, task_runs: Sequence[TaskRun], baselines: Sequence[Baselines]
+    run: RunContext,
+    task_runs: Sequence[TaskRun],
+    baselines: Sequence[Baselines],
+    most_seconds: float = math.inf,
 ) -> list[OperatorResult]:
     """Compare the winners of all tasks, one task after the other, and return the results.
 
@@ -445,10 +457,12 @@ def compared_results(
         run: the run.
         task_runs: the searches of the tasks, which have ended.
         baselines: the baselines of each task, in the order of ``task_runs``.
+        most_seconds: the wall-clock time in seconds after which no further comparison begins.
     """
     shared, before, results = shares_records(run.store), run.totals.seconds, []
     for number, (task_run, others) in enumerate(zip(task_runs, baselines, strict=True), 1):
-        slot = TimeSlot.among(number, len(task_runs), before=before, now=run.totals.seconds)
+        now = run.totals.seconds
+        slot = TimeSlot.among(number, len(task_runs), before=before, now=now, most=most_seconds)
         comparison = compared(run, task_run, others, slot)
         results.append(final_result(task_run, comparison, others, shared=shared))
     return results

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._events import ComparisonProgressed, ComparisonStarted, Event
 from chameleon_core._fallbacks import fall_back
 from chameleon_core._loop.context import RunContext
-from chameleon_core._loop.end.comparison import SHARE, alternatives, best_of, winner
+from chameleon_core._loop.end.comparison import alternatives, best_of, winner
 from chameleon_core._loop.end.result import OperatorResult, RunResult
+from chameleon_core._loop.end.time_use import COMPARING, DELIVERING, SHARE
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._loop.round.batch import tuples
 from chameleon_core._loop.round.task_run import TaskRecords
@@ -38,7 +40,9 @@ THE_NETWORK = "the network"
 """Name of the network in events, instead of a task's name."""
 
 
-def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResult:
+def deliver(
+    run: RunContext, operators: Sequence[OperatorResult], most_seconds: float = math.inf
+) -> NetworkResult:
     """Let the frontend deliver the network; if it cannot, log the reason.
 
     The tuned kernels are already on disk and remain a result, so a failed delivery does not end the
@@ -47,6 +51,8 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     Args:
         run: the run.
         operators: the results of the run's tasks.
+        most_seconds: the wall-clock time in seconds after which the network's comparison begins
+            nothing more.
 
     Raises:
         ChameleonError: the machine lacks something, such as space, so that the run is unfinished.
@@ -64,7 +70,7 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
             space=provider_of(pipeline),
             folder=run.folder.path / RunFile.NETWORK,
             threads=run.runner.threads,
-            plan=_plan(run.publish, seconds_before),
+            plan=_plan(run.publish, seconds_before, most_seconds),
             measures=measures,
         )
         delivered = _ask(contract_of(pipeline.model), run.frontend, delivery)
@@ -75,7 +81,9 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
         return NetworkResult(failure=str(error))
     if delivered.delivered_seconds is None:
         return delivered
-    return attrs.evolve(delivered, delivered_seconds=seconds_before + delivered.delivered_seconds)
+    delivered_at = seconds_before + delivered.delivered_seconds
+    run.totals.move(run.totals.seconds - delivered_at, COMPARING, source=DELIVERING)
+    return attrs.evolve(delivered, delivered_seconds=delivered_at)
 
 
 def verify_delivery(
@@ -129,8 +137,10 @@ def check_unchanged(folder: Path, model: StageSpec) -> None:
         load_factory(named)(network)
 
 
-def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:
-    """The time limit of a network's comparison, and a function that publishes its progress."""
+def _plan(
+    publish: Callable[[Event], None], seconds_before: float, most_seconds: float
+) -> ComparisonPlan:
+    """The time limits of a network's comparison, and a function that publishes its progress."""
     announced = False
 
     def tell(step: str, done: int, of: int) -> None:
@@ -140,7 +150,8 @@ def _plan(publish: Callable[[Event], None], seconds_before: float) -> Comparison
         announced = True
         publish(ComparisonProgressed(task=THE_NETWORK, step=step, done=done, of=of))
 
-    return ComparisonPlan(seconds=seconds_before * SHARE / (1.0 - SHARE), tell=tell)
+    seconds = min(most_seconds, seconds_before * SHARE / (1.0 - SHARE))
+    return ComparisonPlan(seconds=seconds, most_seconds=most_seconds, tell=tell)
 
 
 def winners(operators: Iterable[OperatorResult]) -> tuple[Delivery.Winner, ...]:

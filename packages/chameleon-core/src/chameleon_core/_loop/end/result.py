@@ -15,6 +15,7 @@ import cattrs
 
 from chameleon_core._dtypes import FLOAT32
 from chameleon_core._errors import ExitCode
+from chameleon_core._loop.end.time_use import TimeUse
 from chameleon_core._measurement import Spending
 from chameleon_core._network_result import FORM, NetworkResult
 from chameleon_core._pipeline.schema import Requirement
@@ -186,6 +187,7 @@ class RunResult:
         usage: a command or Python code with which the user can use the result
             (``Frontend.usage``). Empty if nothing in the run folder can be used on this
             machine.
+        time_use: where the run's wall-clock time went; None if its budget has no ``wall_time``.
     """
 
     folder: Path
@@ -196,6 +198,7 @@ class RunResult:
     versions: Mapping[str, str | None] = attrs.field(factory=dict)
     disturbance: Disturbance = attrs.field(factory=Disturbance)
     usage: str = ""
+    time_use: TimeUse | None = None
 
     @property
     def missed(self) -> list[str]:
@@ -252,7 +255,8 @@ class RunResult:
         else:
             lines = _operator_lines(timed, len(self.operators))
         usage = f"Use it: {self.usage_here}" if self.usage else ""
-        return [*lines, f"The result is in {_shown(self.folder)}. {usage}".rstrip()]
+        late = [] if self.time_use is None else self.time_use.sentences
+        return [*lines, *late, f"The result is in {_shown(self.folder)}. {usage}".rstrip()]
 
     @property
     def usage_here(self) -> str:
@@ -271,6 +275,7 @@ class RunResult:
             "network": self.network.to_json(),
             "versions": dict(self.versions),
             **({"usage": self.usage} if self.usage else {}),
+            **({} if self.time_use is None else {"time_use": self.time_use.to_json()}),
             **({"disturbance": self.disturbance.to_json()} if self.disturbance.summary else {}),
         }
 
@@ -294,6 +299,7 @@ class RunResult:
             versions=value.get("versions", {}),
             disturbance=Disturbance.from_json(value.get("disturbance", {})),
             usage=value.get("usage", ""),
+            time_use=TimeUse.from_json(value.get("time_use")),
         )
 
 

@@ -49,14 +49,7 @@ def onnx_models(folder: Path, file: str) -> Iterator[PresetRecord]:
         ]
         if chosen != shape:
             shapes[name] = chosen
-    if shapes:
-        reason = (
-            "The file leaves axes open. Write your extents, or several for one axis: "
-            "{buckets: [1, 8]} or {range: [1, 512]}."
-        )
-        yield offered_network(file, {"onnx": {"source": file, "shapes": shapes}}, reason)
-    else:
-        yield offered_network(file, {"onnx": file})
+    yield offered_network(file, {"onnx": file}, shapes)
 
 
 def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:

@@ -469,7 +469,9 @@ def export_for_shapes(program: Any, shapes: Shapes, export: Export, owner: str) 
     names = [str(name) for name in program.graph_signature.user_inputs]
     tensors = input_tensors(program)
     _check_shapes(tensors, shapes, owner)
-    if all(tuple(tensors[name].shape) == tuple(shape) for name, shape in shapes.items()):
+    asked = [node for node in program.graph.nodes if node.name in shapes]
+    same = all(tuple(tensors[name].shape) == tuple(shape) for name, shape in shapes.items())
+    if same and not any(map(_has_open_axes, asked)):
         return program
     resized = [
         _resize(leaf, shapes[name]) if name in shapes else leaf
@@ -477,6 +479,12 @@ def export_for_shapes(program: Any, shapes: Shapes, export: Export, owner: str) 
     ]
     positional, keywords = tree.tree_unflatten(resized, structure)
     return export(tuple(positional), dict(keywords))
+
+
+def _has_open_axes(node: Any) -> bool:
+    """Whether the shape of a program's input has symbols, even if its example has extents."""
+    shape = getattr(node.meta.get("val"), "shape", ())
+    return node.op == "placeholder" and not all(isinstance(extent, int) for extent in shape)
 
 
 def example_arrays(program: Any) -> Arrays:
