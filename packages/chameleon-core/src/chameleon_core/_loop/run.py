@@ -289,7 +289,7 @@ def _finished(
 def _time_use(
     run: RunContext, operators: Sequence[OperatorResult], network: NetworkResult
 ) -> TimeUse | None:
-    """Where the run's time went, and what it left out; None if its budget has no wall time."""
+    """The times of the steps and what the run left out; None if its budget has no wall time."""
     limit, count = limit_of(run.pipeline, len(operators)), len(operators)
     if limit is None or not run.runner.measures_hardware:
         return None
