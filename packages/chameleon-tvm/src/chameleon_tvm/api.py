@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from chameleon_tvm._emit import with_shapes
     from chameleon_tvm._instructions.base import Dot, Instruction
-    from chameleon_tvm._instructions.emission import permissions_of
+    from chameleon_tvm._instructions.emission import intrinsic, permissions_of
     from chameleon_tvm._instructions.selection import dots_of, narrow_weights_pay
     from chameleon_tvm._instructions.tiles import TileProduct
     from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._sources import named_function, named_object
     from chameleon_tvm._spaces.auto import AutoSpace
     from chameleon_tvm._spaces.loops.hiding import hide_arithmetic
-    from chameleon_tvm._spaces.loops.lowering import LANES, inline_elementary_functions, loops_of
+    from chameleon_tvm._spaces.loops.lowering import LANES, loops_of
     from chameleon_tvm._spaces.loops.partial_sums import REFUSED, keeping_nan, with_initial_extrema
     from chameleon_tvm._spaces.loops.schedule import (
         LoopPlan,

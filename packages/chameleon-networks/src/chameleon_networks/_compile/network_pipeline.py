@@ -6,7 +6,6 @@ from typing import Any
 
 from chameleon_tvm.api import (
     LANES,
-    inline_elementary_functions,
     keeping_nan,
     loops_of,
     plain_loops_pipeline,
@@ -20,12 +19,9 @@ PIPELINE = "chameleon-network"
 
 def _unwrap_loops(function: Any) -> Any:
     """Turn a scheduled function into plain loops without TVM's blocks."""
-    if LANES in (function.attrs or {}):
+    if any(name in (function.attrs or {}) for name in (LANES, LOOPS_ATTRIBUTE)):
         return loops_of(function)
-    body = function.body.block.body
-    if LOOPS_ATTRIBUTE in (function.attrs or {}):
-        body = inline_elementary_functions(body)
-    return function.with_body(body)
+    return function.with_body(function.body.block.body)
 
 
 def _network_pipeline() -> tuple[Any, Any, Any]:

@@ -304,8 +304,11 @@ def loops_of(function: Any) -> Any:
 
     Args:
         function: The scheduled function. Its attribute ``LANES`` has the number of elements of a
-            vector.
+            vector. Without this attribute, the function consists of a block with such loops, in
+            which only calls of functions such as ``exp`` are replaced.
     """
+    if LANES not in (function.attrs or {}):
+        return function.with_body(inline_elementary_functions(function.body.block.body))
     has_symbol = "global_symbol" in function.attrs
     main = function if has_symbol else function.with_attr("global_symbol", "main")
     lanes = int(function.attrs[LANES])
