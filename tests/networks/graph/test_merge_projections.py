@@ -19,20 +19,23 @@ class Attention(torch.nn.Module):
         bias: whether each of the three projections has a bias.
         shared: heads of keys and values.
         also: reads a projection beside the attention.
+        last: whether queries are computed after keys and values.
     """
 
-    def __init__(self, *, bias=(True, True, True), shared=HEADS, also=False, scale=1.0):
+    def __init__(self, *, bias=(True, True, True), shared=HEADS, also=False, scale=1.0, last=False):
         super().__init__()
         features = WIDTH // HEADS
         widths = WIDTH, shared * features, shared * features
         parts = zip(widths, bias, strict=True)
         self.query, self.key, self.value = (torch.nn.Linear(WIDTH, w, bias=b) for w, b in parts)
-        self.also, self.scale = also, scale
+        self.also, self.scale, self.last = also, scale, last
 
     def forward(self, x, *states):
         batch, tokens, _ = x.shape
         source = states[0] if states else x
-        projected = self.query(x) * self.scale, self.key(source), self.value(source)
+        others = [self.key(source), self.value(source)] if self.last else []
+        query = self.query(x) * self.scale
+        projected = [query, *(others or [self.key(source), self.value(source)])]
         query, key, value = (
             part.view(batch, tokens, -1, WIDTH // HEADS).transpose(1, 2) for part in projected
         )
@@ -49,6 +52,7 @@ MERGED = {
     "none with bias": {"bias": (False, False, False)},
     "grouped": {"shared": 2},
     "scaled": {"scale": 0.25},
+    "queries last": {"last": True},
 }
 
 
@@ -67,7 +71,11 @@ def check_outputs(network, module, deliver, *inputs):
 
 
 @pytest.mark.parametrize(
-    "case", ["plain", full("one without bias"), full("none with bias"), "grouped", full("scaled")]
+    "case",
+    [
+        *("plain", full("one without bias"), full("none with bias"), "grouped"),
+        *(full("scaled"), "queries last"),
+    ],
 )
 def test_projections_of_one_tensor_are_one_product(case, deliver):
     torch.manual_seed(0)
@@ -116,6 +124,26 @@ def test_a_merged_product_has_the_names_and_the_data_of_its_parts():
     )
     assert data[0].same_as(first.args[0])
     assert None not in data
+
+
+class Speech(torch.nn.Module):
+    """Convolutions, then layers of attention."""
+
+    def __init__(self):
+        super().__init__()
+        first, second, third = (torch.nn.Conv1d(WIDTH, WIDTH, 3, padding=1) for _ in range(3))
+        self.near = torch.nn.Sequential(first, second, torch.nn.ReLU(), third)
+        pairs = [(torch.nn.LayerNorm(WIDTH), Attention()) for _ in range(2)]
+        self.layers = torch.nn.Sequential(*(layer for pair in pairs for layer in pair))
+
+    def forward(self, x):
+        return self.layers(self.near(x.transpose(1, 2)).transpose(1, 2))
+
+
+def test_other_operators_are_no_merged_products():
+    _, _, fusions = prepared(Speech(), torch.randn(2, TOKENS, WIDTH))
+    merged = [fusion for fusion in fusions if fusion.merged]
+    assert [fusion.spec.units for fusion in merged] == [3 * WIDTH] * 2
 
 
 @pytest.mark.parametrize("case", ["two tensors", full("read twice")])

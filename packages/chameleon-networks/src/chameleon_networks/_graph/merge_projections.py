@@ -146,15 +146,17 @@ class _ProjectionMerger(relax.PyExprMutator):
         projections, index = self.replaced[binding.var]
         first = projections[0].variable
         if first not in self._split:
-            self._split[first] = self._merged(projections)
+            # Each may have a reshape of its own, and only this one's is known to come before.
+            self._split[first] = self._merged(projections, projections[index].data)
         part = relax.TupleGetItem(self._split[first], index)
         self.set_var_remap(binding.var, emit_like(self.builder_, part, binding.var))
 
-    def _merged(self, projections: Sequence[_Projection]) -> Any:
-        """Emit the merged product, its bias and its parts."""
+    def _merged(self, projections: Sequence[_Projection], data: Any) -> Any:
+        """Emit the merged product of some data, its bias and its parts."""
         emit = self.builder_.emit
         weights = constant_of(np.concatenate([each.weights for each in projections], axis=1))
-        product = emit(relax.op.matmul(self.visit_expr(projections[0].data), weights))
+        # No variable of an importer or another pass has such a name.
+        product = emit(relax.op.matmul(self.visit_expr(data), weights), _MERGED)
         units = [each.weights.shape[1] for each in projections]
         self.units[str(product.name)] = units
         biases = [
