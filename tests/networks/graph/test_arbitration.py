@@ -139,3 +139,20 @@ def test_verify_compares_with_the_implementation_that_was_right(tmp_path, capfd)
     assert "errors begin at a node Mod" in said
     assert command_line(["verify", str(run)]) == ExitCode.OK
     assert "compared with onnx.reference" in capfd.readouterr().out
+
+
+def test_numbers_that_all_of_float32_rounds_are_decided_in_float64(tmp_path):
+    text = """(float[1, 8, 3000] x) => (float[1, 8, 3000] y) {
+        moved = Add(x, far)
+        y = InstanceNormalization<epsilon = 0.00001>(moved, one, zero)
+    }"""
+    far = np.linspace(4000, 5000, 8, dtype=np.float32).reshape(1, 8, 1)
+    one, zero = np.ones(8, np.float32), np.zeros(8, np.float32)
+    file = onnx_file(tmp_path / "net.onnx", text, far=far, one=one, zero=zero)
+    network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
+    x = np.ones((1, 8, 3000), np.float32)
+    [exact] = network.framework("onnx.reference in float64", 1)([x])
+    assert exact.dtype == np.float32
+    np.testing.assert_array_equal(exact, 0)
+    assert np.abs(network.framework("onnxruntime", 1)([x])[0]).max() > 0.1
+    assert network.arbiters[-1] == "onnx.reference in float64"

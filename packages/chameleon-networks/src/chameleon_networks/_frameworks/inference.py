@@ -15,6 +15,7 @@ import numpy as np
 from chameleon_core.plugin_api import Arrays
 from chameleon_system.api import usable_threads
 from chameleon_tvm.api import HALVES
+from numpy.typing import NDArray
 
 Network = Callable[[Arrays], Arrays]
 """A function that computes the outputs of a network for its inputs."""
@@ -36,6 +37,9 @@ ONNXRUNTIME_UNFUSED = "onnxruntime without optimizations"
 
 ONNX_REFERENCE = "onnx.reference"
 """The evaluator of the ONNX package, which computes each operator as the standard defines it."""
+
+ONNX_IN_FLOAT64 = "onnx.reference in float64"
+"""The same evaluator, which computes in float64 what a network computes in float32."""
 
 _RECURRENT = ("LSTM", "GRU", "RNN")
 _LENGTHS = 4
@@ -186,13 +190,17 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
     return run
 
 
-def onnx_evaluator(file: str) -> Network:
+def onnx_evaluator(model: Any, *, in_float64: bool = False) -> Network:
     """Run an ONNX file with the reference evaluator of the ONNX package.
+
+    Args:
+        model: The file, or a model that ``onnx`` has read.
+        in_float64: Whether the model takes and gives float64 for float32.
 
     Raises:
         NotImplementedError: The evaluator ignores something that a recurrent node asks for.
     """
-    evaluator = importlib.import_module("onnx.reference").ReferenceEvaluator(file)
+    evaluator = importlib.import_module("onnx.reference").ReferenceEvaluator(model)
     for node in evaluator.proto_.graph.node:
         if node.op_type in _RECURRENT:
             lengths = ["sequence_lens"] if any(node.input[_LENGTHS:][:1]) else []
@@ -203,12 +211,21 @@ def onnx_evaluator(file: str) -> Network:
     def run(inputs: Arrays) -> Arrays:
         # The evaluator may write into its inputs.
         feeds = {
-            name: array.copy() for name, array in zip(evaluator.input_names, inputs, strict=True)
+            name: _converted(array, np.float32, np.float64) if in_float64 else array.copy()
+            for name, array in zip(evaluator.input_names, inputs, strict=True)
         }
         with np.errstate(all="ignore"):
-            return [np.asarray(output) for output in evaluator.run(None, feeds)]
+            outputs = [np.asarray(output) for output in evaluator.run(None, feeds)]
+            if in_float64:
+                return [_converted(output, np.float64, np.float32) for output in outputs]
+            return outputs
 
     return run
+
+
+def _converted(array: NDArray[Any], kind: type, to: type) -> NDArray[Any]:
+    """A copy of an array, in another dtype if it has one."""
+    return array.astype(to if array.dtype == kind else array.dtype)
 
 
 def openvino_network(forms: NetworkForms, *, threads: int) -> Network:

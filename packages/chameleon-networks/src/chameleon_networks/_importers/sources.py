@@ -358,7 +358,8 @@ class OnnxNetwork(ImportedNetwork):
     @property
     def arbiters(self) -> tuple[str, ...]:
         others = () if self.facts.is_quantized else (inference.ONNXRUNTIME_UNFUSED,)
-        return (inference.ONNX_REFERENCE, *others, *inference.installed(inference.OPENVINO))
+        openvino = inference.installed(inference.OPENVINO)
+        return (inference.ONNX_REFERENCE, *others, *openvino, inference.ONNX_IN_FLOAT64)
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -381,6 +382,9 @@ class OnnxNetwork(ImportedNetwork):
     def framework(self, name: str, threads: int) -> inference.Network:
         if name == inference.ONNX_REFERENCE:
             return inference.onnx_evaluator(self.options.source)
+        if name == inference.ONNX_IN_FLOAT64:
+            model = models.onnx_in_float64(self.options.source)
+            return inference.onnx_evaluator(model, in_float64=True)
         if name == inference.ONNXRUNTIME_UNFUSED:
             return inference.onnx_session(self.options.source, threads=threads, fused=False)
         if name != inference.ONNXRUNTIME_FLOAT32:

@@ -242,6 +242,30 @@ def onnx_as_qdq(file: str) -> bytes:
     return bytes(to_qdq(_onnx().load(file)).SerializeToString())
 
 
+def onnx_in_float64(file: str) -> Any:
+    """The model of an ONNX file, with float64 for each float32."""
+    onnx = _onnx()
+    model = onnx.load(file)
+    single, double = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+
+    def convert(message: Any) -> None:
+        if isinstance(message, onnx.TensorProto) and message.data_type == single:
+            numbers = onnx.numpy_helper.to_array(message).astype("float64")
+            message.CopyFrom(onnx.numpy_helper.from_array(numbers, message.name))
+            return
+        if isinstance(message, onnx.TypeProto.Tensor) and message.elem_type == single:
+            message.elem_type = double
+        if isinstance(message, onnx.AttributeProto) and message.name in {"to", "dtype"}:
+            message.i = double if message.i == single else message.i
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                for part in [value] if hasattr(value, "ListFields") else value:
+                    convert(part)
+
+    convert(model)
+    return model
+
+
 def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
     """The content of an ONNX file with intermediate values of its graph as outputs."""
     onnx = _onnx()
