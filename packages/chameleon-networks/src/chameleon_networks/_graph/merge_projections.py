@@ -146,7 +146,7 @@ class _ProjectionMerger(relax.PyExprMutator):
         projections, index = self.replaced[binding.var]
         first = projections[0].variable
         if first not in self._split:
-            # Each may have a reshape of its own, and only this one's is known to come before.
+            # Each projection may read a reshape of its own, which may come later.
             self._split[first] = self._merged(projections, projections[index].data)
         part = relax.TupleGetItem(self._split[first], index)
         self.set_var_remap(binding.var, emit_like(self.builder_, part, binding.var))
