@@ -33,6 +33,40 @@ class PaddedCall(NamedTuple):
     cuts: list[tuple[int, int, int]]
 
 
+class _Plan(NamedTuple):
+    """How inputs of some shapes are computed, which is the same at each call with these shapes.
+
+    Attributes:
+        bucket: The bucket that computes them.
+        paddings: How each input is padded; empty if the bucket has exactly these shapes.
+        cuts: See ``PaddedCall``.
+        extent: The part of the open dimension to compute, or 0 for all of it.
+    """
+
+    bucket: Manifest
+    paddings: list["_Padding"]
+    cuts: list[tuple[int, int, int]]
+    extent: int
+
+
+class _Padding(NamedTuple):
+    """The shape of a padded input, the part that the caller's has, and the pads of the others."""
+
+    shape: list[int]
+    own: tuple[slice, ...]
+    pads: list[tuple[tuple[slice, ...], Any]]
+
+    def padded(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """The tensor as a part of a new array."""
+        array = np.asarray(tensor)
+        # `np.pad` takes longer than a small network.
+        padded = np.empty(self.shape, array.dtype)
+        padded[self.own] = array
+        for part, pad in self.pads:
+            padded[part] = pad
+        return padded
+
+
 class Buckets:
     """A network compiled for several shapes (buckets), as a function of its inputs.
 
@@ -70,7 +104,7 @@ class Buckets:
         self._loaded: Manifest = {}
         self._loading, self._process = threading.Lock(), os.getpid()
         self._closed = False
-        self._chosen: dict[str, Manifest] = {}
+        self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
         self._pads: dict[tuple[int, int], Any] = {
             (number, axis): pad
             for dimension in manifest["dimensions"]
@@ -92,24 +126,25 @@ class Buckets:
         return signature.packed(self._computed(arrays))
 
     def _computed(self, inputs: Sequence[Any]) -> Arrays:
-        shapes = self._shapes(inputs)
-        bucket = self._chosen.get(str(shapes))
-        if bucket is None:
-            bucket = self._chosen[str(shapes)] = self._bucket(shapes)
-            said = self._sentence(bucket, shapes)
+        key = tuple(map(np.shape, inputs))
+        plan = self._plans.get(key)
+        if plan is None:
+            shapes = self._shapes(inputs)
+            plan = self._plan(shapes)
+            said = self._sentence(plan.bucket, shapes)
             logging.getLogger("chameleon.network").info("%s: %s", self._shapes_text(shapes), said)
-        network = self._network(bucket)
-        if bucket["inputs"] == shapes:
+            self._plans[key] = plan
+        network = self._network(plan.bucket)
+        if not plan.paddings:
             result = network(*inputs)
             return result if isinstance(result, list) else [result]
-        filled = self._filled(inputs, bucket["inputs"])
-        if bucket.get("is_open"):
-            arrays = network.arrays(filled)
-            result = network.run(arrays, extent=self._called_extent(bucket, shapes))
+        filled = list(map(_Padding.padded, plan.paddings, inputs))
+        if plan.extent:
+            result = network.run(network.arrays(filled), extent=plan.extent)
         else:
             result = network(*filled)
         outputs = result if isinstance(result, list) else [result]
-        for number, axis, extent in self._cuts(shapes):
+        for number, axis, extent in plan.cuts:
             outputs[number] = outputs[number][(slice(None),) * axis + (slice(extent),)]
         # Copy the parts, because a view would keep the whole output in memory.
         return [np.array(output, order="C") for output in outputs]
@@ -150,13 +185,9 @@ class Buckets:
 
     def padded_call(self, *inputs: Any) -> PaddedCall:
         """Choose the bucket for a call, and pad the arrays to the bucket's shapes."""
-        shapes = self._shapes(inputs)
-        bucket = self._bucket(shapes)
-        if bucket["inputs"] == shapes:
-            return PaddedCall(bucket["name"], list(inputs), [])
-        return PaddedCall(
-            bucket["name"], self._filled(inputs, bucket["inputs"]), self._cuts(shapes)
-        )
+        plan = self._plan(self._shapes(inputs))
+        filled = list(map(_Padding.padded, plan.paddings, inputs)) if plan.paddings else inputs
+        return PaddedCall(plan.bucket["name"], list(filled), plan.cuts)
 
     def plan(self, /, *inputs: Any, **named: Any) -> str:
         """Say which bucket a call with these arrays would use, and how they would be padded.
@@ -210,21 +241,24 @@ class Buckets:
             for number, (shape, wanted) in enumerate(zip(shapes, bucket, strict=True))
         )
 
-    def _filled(self, inputs: Sequence[Any], bucket: Shapes) -> Arrays:
-        filled = []
-        for number, (tensor, shape) in enumerate(zip(inputs, bucket, strict=True)):
-            array = np.asarray(tensor)
-            # `np.pad` takes longer than a small network.
-            padded = np.empty(shape, array.dtype)
-            padded[tuple(map(slice, array.shape))] = array
-            ends = list(map(slice, array.shape))
-            for axis, (extent, has) in enumerate(zip(shape, array.shape, strict=True)):
-                if extent != has:
-                    ends[axis] = slice(has, extent)
-                    padded[tuple(ends)] = self._pads[number, axis]
-                    ends[axis] = slice(extent)
-            filled.append(padded)
-        return filled
+    def _plan(self, shapes: Shapes) -> _Plan:
+        bucket = self._bucket(shapes)
+        if bucket["inputs"] == shapes:
+            return _Plan(bucket, [], [], 0)
+        extent = self._called_extent(bucket, shapes) if bucket.get("is_open") else 0
+        pairs = enumerate(zip(shapes, bucket["inputs"], strict=True))
+        paddings = [self._padding(number, shape, padded) for number, (shape, padded) in pairs]
+        return _Plan(bucket, paddings, self._cuts(shapes), extent)
+
+    def _padding(self, number: int, shape: Sequence[int], padded: list[int]) -> _Padding:
+        own = list(map(slice, shape))
+        part, pads = own.copy(), []
+        for axis, (has, extent) in enumerate(zip(shape, padded, strict=True)):
+            if extent != has:
+                part[axis] = slice(has, extent)
+                pads.append((tuple(part), self._pads[number, axis]))
+                part[axis] = slice(extent)
+        return _Padding(padded, tuple(own), pads)
 
     def _called_extent(self, bucket: Manifest, shapes: Shapes) -> int:
         """The part of the open dimension that a bucket's kernels compute for these shapes."""
