@@ -4,15 +4,17 @@ import json
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, InvalidConfigurationError
 from chameleon_core._loop.end.delivery import guessed, guesses_of
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._task import Task
-from chameleon_core.plugin_api import Delivery
+from chameleon_core.plugin_api import Choice, Delivery, DesignSpace, SpaceProvider
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import TURNS, repaired
 from chameleon_networks._evaluation.verify import OutputCheck
+from chameleon_tvm._building.builder import TVMBuilder
 from chameleon_tvm._words import one_line
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,12 +26,40 @@ def _winner(name, *guesses, seconds=None):
     return Delivery.Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
 
 
+class Builder(TVMBuilder):
+    """A builder of tasks whose configurations below a number have large rounding errors."""
+
+    def __init__(self, rounded):
+        self._rounded = rounded
+
+    def rounds_more(self, config):
+        return config[0] < self._rounded
+
+    def program(self, config):
+        raise NotImplementedError
+
+
+class Space(SpaceProvider):
+    """A space with some first guesses for each task."""
+
+    def __init__(self, rounded=0, guesses=()):
+        self._rounded, self._guesses = rounded, guesses
+
+    def design_space(self, task):
+        knobs = [Choice(name="number", options=tuple(range(9)))]
+        rows = np.array(self._guesses, np.int32).reshape(-1, 1)
+        return DesignSpace(knobs, first_guesses=rows)
+
+    def builder(self, task, *, threads):
+        return Builder(self._rounded)
+
+
 class DeliverySteps:
     """A delivery of kernels of which some spoil the network."""
 
-    def __init__(self, winners, bad):
+    def __init__(self, winners, bad, space=None):
         kernels = {winner.task.key: winner for winner in winners}
-        self.kernels = Kernels(kernels, None, "here")
+        self.kernels = Kernels(kernels, space or Space(), "here")
         self.replaced: dict[str, str] = {}
         self.compiled = 0
         self._bad = bad
@@ -72,6 +102,35 @@ def test_measured_kernels_are_never_replaced():
     assert steps.left == {"a": 0, "b": 0}
 
 
+def test_an_algorithm_with_large_rounding_errors_makes_room_for_one_without():
+    guess = _winner("a", 0, 1, 2, 3)
+    steps = DeliverySteps([guess, _winner("b", 0, seconds=1.0)], {("a", 0)}, Space(rounded=2))
+    assert steps.repaired().problem is None
+    assert steps.left == {"a": 2, "b": 0}
+
+
+def test_a_measured_kernel_with_large_rounding_errors_makes_room_for_the_fastest_without():
+    slower = [_winner("a", number, seconds=number + 1.0) for number in (1, 4)]
+    measured = attrs.evolve(_winner("a", 0, seconds=1.0), others=tuple(slower))
+    steps = DeliverySteps([measured], {("a", 0), ("a", 1)}, Space(rounded=2))
+    assert steps.repaired().problem is None
+    assert steps.left == {"a": 4}
+    assert list(steps.replaced.values()) == ["with the fastest kernel, it is off"]
+    alone = DeliverySteps([_winner("a", 0, seconds=1.0)], {("a", 0)}, Space(2, [1, 3]))
+    assert alone.repaired().problem is None
+    assert alone.left == {"a": 3}
+
+
+def test_errors_that_add_up_over_many_layers_leave_guesses_and_no_default_schedules():
+    count = TURNS + 5
+    winners = [_winner(f"task{number}", 0, 1, 2) for number in range(count)]
+    bad = {(f"task{number}", guess) for number in range(count) for guess in range(2)}
+    steps = DeliverySteps(winners, bad, Space(rounded=2))
+    assert steps.repaired().problem is None
+    assert steps.left == {f"task{number}": 2 for number in range(count)}
+    assert steps.compiled <= 3 + 2 + 2 * count.bit_length(), "there was a second search"
+
+
 def test_a_record_of_another_run_is_as_little_trusted_as_a_guess():
     recorded = attrs.evolve(_winner("a", 0, 1, seconds=1.0), recorded=True)
     steps = DeliverySteps([recorded, _winner("b", 0, seconds=1.0)], {("a", 0)})
@@ -92,7 +151,7 @@ def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count, d
 
 
 def test_a_guess_that_gives_no_program_makes_room_for_the_next():
-    class Builder:
+    class Unbuilt(Builder):
         def program(self, config):
             if config == (0,):
                 raise InvalidConfigurationError("no such program")
@@ -100,11 +159,11 @@ def test_a_guess_that_gives_no_program_makes_room_for_the_next():
 
     winner = _winner("a", 0, 1)
     key = winner.task.key
-    kernels = Kernels({key: winner}, None, "here")
-    builder = Builder()
+    kernels = Kernels({key: winner}, Space(), "here")
+    builder = Unbuilt(0)
     assert kernels._program(key, builder) == "program"
     assert kernels.winners[key].config == (1,)
-    last = Kernels({key: _winner("a", 0)}, None, "here")
+    last = Kernels({key: _winner("a", 0)}, Space(), "here")
     assert last._program(key, builder) is None
     assert last.winners == {}
     measured = Kernels({key: _winner("a", 0, seconds=1.0)}, None, "here")
@@ -142,7 +201,7 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     assert result.failure is None
     unmeasured = {operator.name: operator for operator in result.unmeasured}
     assert unmeasured.keys() == {task.name for task in source.named_tasks(delivery.target)}
-    assert unmeasured[wrong.task.name].kernel == "another guess"
+    assert unmeasured[wrong.task.name].kernel == "next guess"
     assert "its outputs are off" in unmeasured[wrong.task.name].because
     assert unmeasured[reached.task.name] == NetworkResult.Unmeasured(
         name=reached.task.name, kernel="first guess", because="it was not reached"

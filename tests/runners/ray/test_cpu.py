@@ -3,7 +3,7 @@
 import pytest
 from chameleon_core.plugin_api import MeasureJob, StageRef
 from chameleon_runners._ray.options import RayOptions
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.options import ALGORITHM
 from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS
 from chameleon_tvm.api import DenseSpec
 from computing import NATIVE, PROVIDER

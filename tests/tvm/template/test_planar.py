@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.options import ALGORITHM
 from chameleon_tvm._spaces.template.planar_tiling import PLANAR
 from chameleon_tvm.api import Conv2dSpec, DepthwiseConv2dSpec
 from computing import EPILOGUES, NATIVE, PROVIDER, X86, few, require_sound, resolved

@@ -11,9 +11,8 @@ from chameleon_tvm._instructions.amx import AmxBfloat16
 from chameleon_tvm._instructions.emission import permissions_of
 from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
 from chameleon_tvm._spaces.template import split_algorithm
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM
 from chameleon_tvm._spaces.template.convolution import geometry_of
-from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.options import ALGORITHM, SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm._spaces.template.split_algorithm import SplitArithmetic, split_error
 from chameleon_tvm._spaces.template.tile_tiling import panel_pixels

@@ -8,8 +8,7 @@ from chameleon_tvm._building.kernel import TVMKernel
 from chameleon_tvm._instructions.amx import AmxBfloat16
 from chameleon_tvm._instructions.emission import permissions_of
 from chameleon_tvm._spaces.template import split_algorithm
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM
-from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.options import ALGORITHM, SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm.api import AttentionSpec, BatchMatmulSpec
 from chameleon_tvm.testing.loop_tiles import LoopTiles

@@ -15,9 +15,9 @@ from chameleon_tvm._operators.base import operator_of
 from chameleon_tvm._operators.convolution_specs import Conv1dSpec, Conv3dSpec
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.template import tile_algorithm
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Layer
+from chameleon_tvm._spaces.template.algorithms import Layer
 from chameleon_tvm._spaces.template.convolution import geometry_of
-from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.options import ALGORITHM, TemplateOptions
 from chameleon_tvm._spaces.template.provider import template_of
 from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
 from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS, Runs

@@ -118,15 +118,37 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
-        """A copy of these kernels, with the next guess for tasks whose present guess fails."""
+        """A copy of these kernels, with others for tasks whose present kernel fails.
+
+        That is the next guess. If the present algorithm has large rounding errors, it is the
+        fastest measured kernel of an algorithm without, or else the best guess of one.
+        """
         winners = dict(self.winners)
         for key in keys:
-            task, guesses = winners[key].task, winners[key].guesses
-            if give_up or not guesses:
+            others = () if give_up else self._others(winners[key])
+            winner = next(iter(others), None)
+            if winner is None:
                 del winners[key]
             else:
-                winners[key] = Delivery.Winner(task=task, config=guesses[0], guesses=guesses[1:])
+                winners[key] = winner
         return attrs.evolve(self, winners=winners)
+
+    def _others(self, failing: Delivery.Winner) -> Iterator[Delivery.Winner]:
+        """Kernels that may replace one that fails, best first."""
+        task, guesses = failing.task, failing.guesses
+        rounds_more = self.rounds_more(failing)
+        if rounds_more:
+            yield from (other for other in failing.others if not self.rounds_more(other))
+            guesses = guesses or tuple(self.first_guesses(task))
+        for number, config in enumerate(guesses):
+            other = Delivery.Winner(task=task, config=config, guesses=guesses[number + 1 :])
+            if not (rounds_more and self.rounds_more(other)):
+                yield other
+
+    def rounds_more(self, winner: Delivery.Winner) -> bool:
+        """Whether a kernel has larger rounding errors than sums of products usually have."""
+        builder = self.builder(winner.task)
+        return builder is not None and builder.rounds_more(winner.config)
 
     @property
     def space(self) -> SpaceProvider:

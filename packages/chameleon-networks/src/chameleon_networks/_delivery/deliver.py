@@ -33,29 +33,42 @@ from chameleon_networks._names import signature_with_names
 log = structlog.get_logger()
 
 TURNS = 3
-"""Number of turns that replace only the guesses that cause wrong outputs. The next turn gives up
+"""Number of turns that replace only the kernels that cause wrong outputs. The next turn gives up
 all guesses, because each search for the cause compiles the network several times."""
 
 
 def repaired(
     steps: DeliverySteps, staged: Path | None, verdict: OutputCheck
 ) -> tuple[Path | None, OutputCheck]:
-    """Replace kernels that were never checked (guesses) until the network's outputs are right."""
-    for turn in range(TURNS + 1):
-        guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
-        if verdict.problem is None or not guesses:
-            break
-        wrong = guesses if turn == TURNS else find_wrong_kernels(steps, guesses)
+    """Replace kernels that may be wrong until the network's outputs are right.
+
+    These are kernels that were never checked (guesses), and those of algorithms with large rounding
+    errors. Such errors may be small enough for an operator, and too large for the network.
+    """
+    turn, blamed = 0, False
+    while verdict.problem is not None:
+        winners = steps.kernels.winners
+        rounded = [key for key, winner in winners.items() if steps.kernels.rounds_more(winner)]
+        suspects = [key for key in winners if key in rounded or not winners[key].checked]
+        # Rounding errors of many layers add up, so a second search would blame the next layer.
+        if suspects and turn < TURNS and not (rounded and blamed):
+            wrong = find_wrong_kernels(steps, suspects)
+        else:
+            wrong = rounded or suspects
         if not wrong:
             break
         for key in wrong:
-            winner = steps.kernels.winners[key]
-            event = "record_replaced" if winner.recorded else "guess_replaced"
-            log.warning(event, task=winner.task.name, problem=verdict.problem)
-            before = "record of another run" if winner.recorded else "guess before"
+            winner = winners[key]
+            before = "guess before"
+            if winner.measured:
+                before = "record of another run" if winner.recorded else "fastest kernel"
+            log.warning("kernel_replaced", task=winner.task.name, problem=verdict.problem)
             steps.replaced[key] = f"with the {before}, {verdict.problem}"
-        steps.kernels = steps.kernels.with_next_guesses(wrong, give_up=turn == TURNS)
+        blamed = blamed or not set(rounded).isdisjoint(wrong)
+        give_up = turn >= TURNS and not rounded
+        steps.kernels = steps.kernels.with_next_guesses(wrong, give_up=give_up)
         staged, verdict = steps.tried(steps.kernels, f"repaired-{turn}")
+        turn += 1
     return staged, verdict
 
 

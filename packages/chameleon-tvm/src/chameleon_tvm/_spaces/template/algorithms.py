@@ -32,15 +32,13 @@ from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template.base import Template
 from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.options import (
+    ALGORITHM,
     ALGORITHMS,
     DIRECT,
     WEIGHT_DTYPES,
     TemplateOptions,
 )
 from chameleon_tvm._types import STORAGE
-
-ALGORITHM = "algorithm"
-"""Name of the knob for the algorithm, which is always the first knob."""
 
 _LIKELIEST_SHARE = 3
 """Number of first guesses of the likeliest algorithm for each first guess of another."""

@@ -14,7 +14,6 @@ from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.attention_specs import AttentionSpec
 from chameleon_tvm._spaces.template.algorithms import (
-    ALGORITHM,
     Algorithm,
     MultiAlgorithmTemplate,
     allowed_algorithms,
@@ -30,7 +29,7 @@ from chameleon_tvm._spaces.template.attention_tiling import (
     AttentionTileTiling,
     AttentionTiling,
 )
-from chameleon_tvm._spaces.template.options import DIRECT, SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.options import ALGORITHM, DIRECT, SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.split_algorithm import split_error, split_product_of
 from chameleon_tvm._spaces.template.tile_packing import LANES, STEP, supports
 from chameleon_tvm._spaces.template.tile_tiling import PRODUCTS_OF_PARTS

@@ -12,7 +12,6 @@ from chameleon_core.plugin_api import Choice, Constraint, Values
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._operators.attention_specs import AttentionSpec
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM
 from chameleon_tvm._spaces.template.estimates import (
     FLOAT_BYTES,
     LOOP_CYCLES,
@@ -23,6 +22,7 @@ from chameleon_tvm._spaces.template.estimates import (
     broadcast_is_operand,
     by_algorithm,
 )
+from chameleon_tvm._spaces.template.options import ALGORITHM
 from chameleon_tvm._spaces.template.tile_packing import LANES, STEP
 from chameleon_tvm._spaces.template.tile_tiling import FACTORS, PRODUCTS_OF_PARTS
 from chameleon_tvm._types import HALVES

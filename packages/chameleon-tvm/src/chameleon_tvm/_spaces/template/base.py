@@ -15,7 +15,12 @@ from chameleon_tvm._building.kernel import Program
 from chameleon_tvm._late_tvm import Schedule, tirx
 from chameleon_tvm._open_axes import current_axes
 from chameleon_tvm._operators.base import Operator, operator_of
-from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.options import (
+    ALGORITHM,
+    DIRECT,
+    ROUNDED_ALGORITHMS,
+    TemplateOptions,
+)
 from chameleon_tvm._types import MOST_ELEMENTS
 
 
@@ -160,6 +165,9 @@ class TemplateBuilder(TVMBuilder):
 
     def work(self, config: Sequence[int]) -> float:
         return self.template.work(self.space.decode(config))
+
+    def rounds_more(self, config: Sequence[int]) -> bool:
+        return self.space.decode(config).get(ALGORITHM, DIRECT) in ROUNDED_ALGORITHMS
 
     def packed(self, config: Sequence[int]) -> Arrays:
         constants = [self.inputs[index] for index in sorted(self.operator.constants)]

@@ -12,12 +12,7 @@ from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.layouts import channel_block
 from chameleon_tvm._operators.spec import FusedSpec
-from chameleon_tvm._spaces.template.algorithms import (
-    ALGORITHM,
-    Algorithm,
-    join_weight_dtypes,
-    rounding_error,
-)
+from chameleon_tvm._spaces.template.algorithms import Algorithm, join_weight_dtypes, rounding_error
 from chameleon_tvm._spaces.template.arithmetic import (
     FLOAT32_ARITHMETIC,
     Arithmetic,
@@ -32,7 +27,7 @@ from chameleon_tvm._spaces.template.geometry import (
     pack_weights,
     rows_as_channels,
 )
-from chameleon_tvm._spaces.template.options import DIRECT, WEIGHT_DTYPES
+from chameleon_tvm._spaces.template.options import ALGORITHM, DIRECT, WEIGHT_DTYPES
 
 _LARGEST_ERROR = 4.0
 """Bound of the largest of many outputs' errors, as a multiple of the expected error."""

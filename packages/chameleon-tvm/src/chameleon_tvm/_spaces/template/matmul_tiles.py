@@ -24,7 +24,7 @@ from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.matmul_specs import BatchMatmulSpec
 from chameleon_tvm._spaces.template import tile_packing
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Algorithm, allowed_names
+from chameleon_tvm._spaces.template.algorithms import Algorithm, allowed_names
 from chameleon_tvm._spaces.template.estimates import (
     COPY_COST,
     FLOAT_BYTES,
@@ -34,7 +34,7 @@ from chameleon_tvm._spaces.template.estimates import (
     as_floats,
     by_algorithm,
 )
-from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.options import ALGORITHM, SPLIT_PARTS, TemplateOptions
 from chameleon_tvm._spaces.template.split_algorithm import split_error, split_product_of
 from chameleon_tvm._spaces.template.tile_algorithm import PARTS_PER_CORE
 from chameleon_tvm._spaces.template.tile_blocks import TileBlocks

@@ -23,6 +23,9 @@ MAX_ERROR: float | None = 1e-4
 """The default of ``max_error``: four times the error of F(4x4, 3x3) with 512 channels. This is a
 tenth of the error of TF32, with which GPUs multiply by default."""
 
+ALGORITHM = "algorithm"
+"""Name of the knob for the algorithm, which is always the first knob."""
+
 DIRECT = "direct"
 """Name of the direct algorithm, which every layer has. Its sums have only the usual rounding
 errors."""
@@ -54,6 +57,9 @@ joint space."""
 
 _BY_DEFAULT = (DIRECT, *(name for row in ALGORITHMS for name in row.parameters))
 _NAMES = (*_BY_DEFAULT, *WEIGHT_DTYPES)
+
+ROUNDED_ALGORITHMS = frozenset(_NAMES) - {DIRECT}
+"""Algorithms with larger rounding errors than the direct one."""
 
 if TYPE_CHECKING:
     Algorithm = str

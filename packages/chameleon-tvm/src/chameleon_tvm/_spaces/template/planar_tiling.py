@@ -11,7 +11,6 @@ import numpy as np
 from chameleon_core.plugin_api import Choice, Constraint, Factorization, Values
 
 from chameleon_tvm._device.targets import TargetInfo
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM
 from chameleon_tvm._spaces.template.direct_tiling import MOST_ROWS, tile_sizes
 from chameleon_tvm._spaces.template.estimates import (
     COPY_COST,
@@ -24,6 +23,7 @@ from chameleon_tvm._spaces.template.estimates import (
     broadcast_is_operand,
 )
 from chameleon_tvm._spaces.template.geometry import Geometry
+from chameleon_tvm._spaces.template.options import ALGORITHM
 
 PLANAR = "planar"
 """Name of the planar algorithm."""

@@ -28,11 +28,11 @@ from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._open_axes import BATCH, WIDTH, extent_of
 from chameleon_tvm._operators.layouts import channel_block, is_channels_last
 from chameleon_tvm._spaces.template import tile_tiling
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM, Layer, allowed_names
+from chameleon_tvm._spaces.template.algorithms import Layer, allowed_names
 from chameleon_tvm._spaces.template.arithmetic import TileArithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry
 from chameleon_tvm._spaces.template.input import Input
-from chameleon_tvm._spaces.template.options import SPLIT_PARTS
+from chameleon_tvm._spaces.template.options import ALGORITHM, SPLIT_PARTS
 from chameleon_tvm._spaces.template.output import TilePosition
 from chameleon_tvm._spaces.template.split_numbers import (
     LARGEST,

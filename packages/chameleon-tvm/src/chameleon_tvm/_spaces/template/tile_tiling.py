@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._instructions.tiles import TileProduct
-from chameleon_tvm._spaces.template.algorithms import ALGORITHM
 from chameleon_tvm._spaces.template.direct_tiling import tile_sizes
 from chameleon_tvm._spaces.template.estimates import (
     COPY_COST,
@@ -31,6 +30,7 @@ from chameleon_tvm._spaces.template.estimates import (
     by_algorithm,
 )
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile, overlapping_blocks
+from chameleon_tvm._spaces.template.options import ALGORITHM
 from chameleon_tvm._types import FLOAT32
 
 TILE_PRODUCTS = "tiles"
