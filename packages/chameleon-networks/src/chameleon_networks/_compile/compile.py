@@ -12,7 +12,6 @@ from typing import Any
 
 import attrs
 import chameleon_tvm
-import numpy as np
 import structlog
 from chameleon_core.plugin_api import ConfigError
 from chameleon_system.api import (
@@ -23,10 +22,8 @@ from chameleon_system.api import (
     write_cached_bytes,
 )
 from chameleon_tvm.api import (
-    BFLOAT16,
     INT8,
     UNCHECKED,
-    array_type,
     hide_arithmetic,
     open_axes,
     permissions_of,
@@ -78,9 +75,10 @@ from chameleon_networks._compile.sequence.view_candidates import (
     mark_view_candidates,
     select_view_candidates,
 )
+from chameleon_networks._compile.sorts import SORT_LEGALIZATIONS, lower_sorts
 from chameleon_networks._compile.sums import widen_accumulators
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.relax_utils import map_elements, relax, tvm, with_args
+from chameleon_networks._graph.relax_utils import relax, tvm
 
 log = structlog.get_logger()
 
@@ -195,6 +193,7 @@ def lower_and_fuse(module: Any) -> Any:
         passes.FuseTIR(),
         passes.DeadCodeElimination(),
         lower_scans,
+        lower_sorts,
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         passes.LegalizeOps(),
@@ -359,7 +358,7 @@ def compile_baseline(module: Any, target: str) -> Any:
     """Compile a network to a ``relax.Executable`` with TVM's own schedules, as a baseline."""
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3):
-        lowered = relax.transform.LegalizeOps(_SORT_LEGALIZATIONS)(module)
+        lowered = relax.transform.LegalizeOps(SORT_LEGALIZATIONS)(module)
         return relax.build(relax.get_pipeline("zero")(lowered), resolved)
 
 
@@ -434,44 +433,8 @@ def _lower_arg_extremum(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any
     return lowered
 
 
-def _lower_sort(builder: Any, call: Any) -> Any:
-    """Lower ``argsort`` or ``topk`` to that of integer keys."""
-    data = call.args[0]
-    if str(data.ty.dtype) in _SORTABLE:
-        return call
-    keys = builder.emit(map_elements(builder, _sort_key, data, "keys"))
-    if str(call.op.name) == "relax.argsort":
-        return with_args(call, [keys])
-    places = builder.emit(with_args(call, [keys], ret_type="indices"))
-    gather = builder.call_te(tvm.topi.gather, data, int(call.attrs.axis), places)
-    return relax.Tuple([builder.emit(gather), places])
-
-
-_SORTABLE = ("int32", "int64")
-"""Dtypes that TVM's run-time library sorts. It sorts floats, too, but misplaces NaN."""
-
-
-def _sort_key(number: Any) -> Any:
-    """An integer in the order of numbers, by their bits; zeros are equal, NaN is the largest."""
-    if str(number.ty) == BFLOAT16:
-        number = tirx.Cast("float32", number)
-    kind = array_type(str(number.ty))
-    whole = _SORTABLE[kind.name in {"uint32", "uint64", "float64"}]
-    if "float" not in kind.name:
-        integer = tirx.Cast(whole, number)
-        return integer ^ tirx.min_value(whole) if kind.name == "uint64" else integer
-    stored = f"int{8 * kind.itemsize}"
-    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
-    nan = tirx.max_value(stored).astype(whole)
-    bits = tirx.Cast(whole, tirx.reinterpret(stored, number))
-    size = bits & nan
-    signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
-    return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
-
-
 _LEGALIZATIONS = ELEMENTWISE | {
     f"relax.arg{name}": _lower_arg_extremum(getattr(tvm.topi, name)) for name in ("max", "min")
 }
-_SORT_LEGALIZATIONS = dict.fromkeys(("relax.argsort", "relax.topk"), _lower_sort)
-_LEGALIZATIONS |= _SORT_LEGALIZATIONS | NORMALIZATIONS
+_LEGALIZATIONS |= NORMALIZATIONS
 """Functions that lower an operator, by its name."""
