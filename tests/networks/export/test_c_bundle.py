@@ -185,7 +185,7 @@ def test_a_processor_without_the_features_is_refused(parallel, tmp_path):
             "from Python",
         ),
         ({"virtual_machine": "its shapes change"}, "because its shapes change", ""),
-        ({"needs": ["numpy", "apache-tvm"]}, "call functions of TVM's", "from Python"),
+        ({"needs": ["numpy", "apache-tvm"], "format": FORMAT}, "another version", "compile"),
         ({"format": 2}, "another version of Chameleon delivered", "chameleon compile"),
     ],
 )

@@ -123,6 +123,15 @@ class Turned(torch.nn.Module):
 
 def turned():
     return Turned(), (torch.randn(1, 40, 24),)
+
+
+class Ordered(torch.nn.Module):
+    def forward(self, x):
+        return x.topk(3, -1)[0], x.sort(-1, descending=True)[0], x.argsort(-1)
+
+
+def ordered():
+    return Ordered(), (torch.randn(2, 24),)
 """
 
 
@@ -250,8 +259,24 @@ def test_a_call_may_read_other_elements_of_its_own_and_have_its_rows_apart(
 
 
 @pytest.mark.full
-def test_what_moves_numbers_along_a_length_is_computed_whole(file, target):
-    source = source_of(file, "turned", x=(1, Buckets(range=(1, 200), name="length"), 24))
+def test_a_call_sorts_its_own_rows(file, delivery_into, target, tmp_path):
+    source = source_of(file, "ordered", x=(Buckets(range=(2, 9), sizes=(2, 9), name="batch"), 24))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert all(bucket["is_open"] for bucket in buckets)
+    rng = np.random.default_rng(0)
+    with chameleon_networks.load(tmp_path / "network") as network:
+        for extent in (2, 3, 8, 9):
+            network(np.full((9, 24), np.nan, np.float32))
+            check(source, network, extent, [rng.standard_normal((extent, 24)).astype(np.float32)])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "axes"), [("turned", (1, "length", 24)), ("ordered", (2, "length"))]
+)
+def test_what_moves_numbers_along_a_length_is_computed_whole(file, target, name, axes):
+    length = Buckets(range=(3, 200), name="length")
+    source = source_of(file, name, x=[length if axis == "length" else axis for axis in axes])
     before = [bucket.name for bucket, _ in source.networks]
     source.decide(NoTrials(target))
     assert [bucket.name for bucket, _ in source.networks] == before

@@ -57,8 +57,6 @@ class Handle:
         if constants is not None and len(constants) != count:
             raise RuntimeError(f"{file} has {count} constants, not {len(constants)}")
         self.error = function("error", TEXT)
-        if "apache-tvm" in manifest["needs"]:
-            connect_tvm(function("use_tvm", None, POINTER))
         opened = function("open", POINTER, TEXT, INTEGER, INTEGER, POINTER)
         numbers = None if constants is None else (INTEGER * count)(*constants)
         self.pointer = opened(bytes(weights), threads, instances, numbers)
@@ -99,23 +97,6 @@ def refusal(file: pathlib.Path) -> str:
         return "" if reason is None else str(reason.decode(errors="replace"))
     finally:
         _ctypes.dlclose(library._handle)  # noqa: SLF001
-
-
-TVM_NAMES = (
-    *("FunctionGetGlobal", "FunctionCall", "HandleInitOnce"),
-    *("ErrorMoveFromRaised", "ObjectDecRef"),
-)
-"""Functions of TVM's C interface, in the order of ``struct tvm_functions``."""
-
-
-def connect_tvm(connect: Any) -> None:
-    """Give a C library the addresses of TVM's functions that it calls, such as sorting."""
-    import tvm  # noqa: F401, PLC0415 - this import registers TVM's functions
-    from tvm_ffi.libinfo import load_lib_ctypes  # noqa: PLC0415
-
-    ffi = load_lib_ctypes("apache-tvm-ffi", "tvm_ffi", "RTLD_LOCAL")
-    functions = [ctypes.cast(getattr(ffi, f"TVMFFI{name}"), POINTER) for name in TVM_NAMES]
-    connect((POINTER * len(functions))(*functions))
 
 
 class Library:

@@ -26,7 +26,7 @@ from chameleon_networks._artifact.load import (
     checked_manifest,
     digest_of,
 )
-from chameleon_networks._c_runtime.linking import OBJECTS, link_library, needs_tvm
+from chameleon_networks._c_runtime.linking import OBJECTS, link_library
 from chameleon_networks._c_runtime.pack import PACK, PACKING_FILES
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.sequence.weights import WEIGHTS
@@ -77,9 +77,8 @@ def write_artifact(
     executable.export_library(str(library))
     if objects.exists():
         link_library(objects, manifest, library, library.stem)
-        needs = ["numpy", "apache-tvm"] if needs_tvm(objects) else ["numpy"]
         digest = digest_of_file(objects)
-        facts: Manifest = {"run_time": LIBRARY, "needs": needs, "objects": digest}
+        facts: Manifest = {"run_time": LIBRARY, "needs": ["numpy"], "objects": digest}
         write_loader(folder, LIBRARY_CODE, is_inner=is_inner)
     else:
         facts = {"run_time": VIRTUAL_MACHINE, "needs": ["numpy", "apache-tvm"]}

@@ -79,8 +79,6 @@ API(const char *, kernels)(ONLY_EXTENTS) {
   return buckets[request.bucket].sequence->kernels;
 }
 
-API(void, use_tvm)(const struct tvm_functions *functions) { use_tvm(functions); }
-
 API(void, destroy)(struct HANDLE *handle) { destroy_handle((struct handle *)handle); }
 
 #if DIMENSIONS

@@ -138,47 +138,8 @@ OPTIONAL int (*__TVMBackendParallelLaunch)(FTVMParallelLambda, void *, int);
 OPTIONAL void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int);
 OPTIONAL int (*__TVMBackendFreeWorkspace)(int, int, void *);
 
-OPTIONAL int (*__TVMFFIFunctionCall)(TVMFFIObjectHandle, TVMFFIAny *, int32_t, TVMFFIAny *);
-OPTIONAL int (*__TVMFFIEnvModLookupFromImports)(TVMFFIObjectHandle, const char *,
-                                                TVMFFIObjectHandle *);
-OPTIONAL int (*__TVMFFIHandleInitOnce)(void **, int (*)(void **));
-
-static struct tvm_functions tvm;
-
-static int look_up(TVMFFIObjectHandle library, const char *name, TVMFFIObjectHandle *result) {
-  (void)library;
-  TVMFFIByteArray text = {name, strlen(name)};
-  if (tvm.global != NULL && tvm.global(&text, result) == 0) return 0;
-  set_error("the kernels call TVM's function %s, which is not there", name);
-  return -1;
-}
-
-static int call_function(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count,
-                         TVMFFIAny *result) {
-  int status = tvm.call(function, arguments, count, result);
-  if (status == 0) return 0;
-  TVMFFIObjectHandle raised = NULL;
-  tvm.raised(&raised);
-  if (raised == NULL) return status;
-  const char *cell = (const char *)raised + sizeof(TVMFFIObject);
-  TVMFFIByteArray message = ((const TVMFFIErrorCell *)cell)->message;
-  set_error("%.*s", (int)message.size, message.data);
-  tvm.forget(raised);
-  return status;
-}
-
-/* A kernel keeps a function that it has looked up. Without TVM, there is none to keep. */
-static int once(void **handle, int (*make)(void **)) {
-  return tvm.once == NULL ? make(handle) : tvm.once(handle, make);
-}
-
-void use_tvm(const struct tvm_functions *functions) { tvm = *functions; }
-
 __attribute__((constructor)) static void connect_kernels(void) {
   if (&__TVMBackendParallelLaunch != NULL) __TVMBackendParallelLaunch = launch;
   if (&__TVMBackendAllocWorkspace != NULL) __TVMBackendAllocWorkspace = workspace;
   if (&__TVMBackendFreeWorkspace != NULL) __TVMBackendFreeWorkspace = free_workspace;
-  if (&__TVMFFIFunctionCall != NULL) __TVMFFIFunctionCall = call_function;
-  if (&__TVMFFIHandleInitOnce != NULL) __TVMFFIHandleInitOnce = once;
-  if (&__TVMFFIEnvModLookupFromImports != NULL) __TVMFFIEnvModLookupFromImports = look_up;
 }

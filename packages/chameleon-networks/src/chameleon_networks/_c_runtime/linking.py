@@ -34,14 +34,6 @@ _SHARED = (
 )
 """C files that are the same in all libraries."""
 
-_TVM_CALLS = b"__TVMFFIFunctionCall\0"
-"""The symbol of kernels that call functions of TVM, such as sorting."""
-
-
-def needs_tvm(objects: Path) -> bool:
-    """Whether compiled kernels call functions that only TVM's runtime has, such as sorting."""
-    return _TVM_CALLS in objects.read_bytes()
-
 
 def link_library(
     objects: Path | Sequence[Path],

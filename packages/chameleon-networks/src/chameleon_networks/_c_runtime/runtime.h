@@ -38,18 +38,6 @@ void use_pool(struct pool *pool, int job);
 /* The pieces of each parallel loop of the kernel that this thread calls next, in their order. */
 void expect_loops(const int *pieces, int count);
 
-/* Functions of TVM's FFI (tvm/ffi/c_api.h) for kernels that call TVM's own: TVMFFIFunctionGetGlobal,
- * TVMFFIFunctionCall, TVMFFIHandleInitOnce, TVMFFIErrorMoveFromRaised, TVMFFIObjectDecRef. */
-struct tvm_functions {
-  int (*global)(const TVMFFIByteArray *name, TVMFFIObjectHandle *result);
-  int (*call)(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count, TVMFFIAny *result);
-  int (*once)(void **handle, int (*make)(void **result));
-  void (*raised)(TVMFFIObjectHandle *result);
-  int (*forget)(TVMFFIObjectHandle object);
-};
-
-void use_tvm(const struct tvm_functions *functions);
-
 /* A file of weights, mapped into memory that all processes share which map it. */
 struct weights {
   const char *bytes;

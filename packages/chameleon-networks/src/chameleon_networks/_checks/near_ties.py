@@ -51,13 +51,14 @@ class _Choice:
         positions: The variable.
         scores: The variable with the scores.
         axis: The axis along which scores are compared. None if all of them are.
-        outputs: The names of ``positions`` and ``scores`` in the framework.
+        outputs: The names of ``positions`` and ``scores`` in the framework; the number of an input
+            of the network if that has the scores.
     """
 
     positions: Any
     scores: Any
     axis: int | None
-    outputs: tuple[str, str]
+    outputs: tuple[str, str | int]
 
     def chosen(self, scores: NDArray[Any], positions: NDArray[Any]) -> NDArray[Any]:
         """The scores at some positions."""
@@ -119,7 +120,9 @@ class _WithChoices:
     def _framework_values(self, inputs: Arrays) -> tuple[Arrays, Arrays]:
         """The choices of the framework, and their scores."""
         names = [name for choice in self.choices for name in choice.outputs]
-        [values] = self.network.values(names, [inputs])
+        [shown] = self.network.values([name for name in names if isinstance(name, str)], [inputs])
+        rest = iter(shown)
+        values = [next(rest) if isinstance(name, str) else inputs[name] for name in names]
         kinds = [str(choice.positions.ty.dtype) for choice in self.choices]
         positions = [x.astype(kind) for x, kind in zip(values[::2], kinds, strict=True)]
         return positions, values[1::2]
@@ -221,6 +224,7 @@ def _choices(network: ImportedNetwork) -> list[_Choice]:
         for variable in values
         if variable.name in locations and isinstance(variable.ty, relax.TensorType)
     }
+    scores_of = {variable: number for number, variable in enumerate(main.params)} | names
     found = []
     for variable, value in values.items():
         call = value
@@ -231,9 +235,10 @@ def _choices(network: ImportedNetwork) -> list[_Choice]:
         }:
             continue
         scores = call.args[0]
-        outputs = names.get(variable, ""), names.get(root(scores), "")
-        if all(outputs) and str(scores.ty.dtype).startswith("float"):
+        place, source = names.get(variable), scores_of.get(root(scores))
+        if place and source not in {None, ""} and str(scores.ty.dtype).startswith("float"):
             axis = None if call.attrs.axis is None else int(call.attrs.axis)
+            outputs = place, source
             found.append(_Choice(positions=variable, scores=scores, axis=axis, outputs=outputs))
     return found
 

@@ -308,7 +308,10 @@ class _Rows:
             self._refuse()
         self._summed |= opened - spatial
         opened &= spatial
+        own = {allocation.buffer for allocation in _nodes(block, tirx.AllocBuffer)}
         for store in _nodes(block, tirx.BufferStore):
+            if store.buffer in own:
+                continue
             indices = [analyzer.simplify(index) for index in store.indices]
             if opened and store.buffer not in self.axes:
                 is_open = [{index} <= opened for index in indices]

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm.api import BFLOAT16, array_type, emit, tirx
+from chameleon_tvm.api import array_type, emit, tirx
 
 from chameleon_networks._graph.relax_utils import (
     map_elements,
@@ -108,8 +108,7 @@ class _Sort:
     @property
     def _bits(self) -> int:
         """The number of bits of a key that differ from record to record."""
-        kind = str(self.data.dtype)
-        return _KEY_BITS if kind == BFLOAT16 else 8 * array_type(kind).itemsize
+        return 8 * array_type(str(self.data.dtype)).itemsize
 
     def function(self) -> Any:
         """The function; its parameters are the data and the results."""
@@ -117,7 +116,19 @@ class _Sort:
         few = self._count <= _MOST_INSERTED and self._bits <= _KEY_BITS
         quick = self._length <= _MOST_INSERTED or self._length >= _INSERTED_SHARE * self._count
         kernel = self._insert if few and quick else self._distribute
-        body = emit.parallel("row", outer * inner, lambda row: kernel(row // inner, row % inner))
+
+        def sort(row: Any) -> Any:
+            # A block tells that a row depends on its own numbers alone.
+            pairs = {"outer": (row // inner, outer), "inner": (row % inner, inner)}
+            ranges = [tvm.ir.Range(0, extent) for _, extent in pairs.values()]
+            axes = [
+                tirx.IterVar(own, name, tirx.IterVar.DataPar)
+                for name, own in zip(pairs, ranges, strict=True)
+            ]
+            block = tvm.s_tir.SBlock(axes, [], [], "sort", kernel(*(axis.var for axis in axes)))
+            return tvm.s_tir.SBlockRealize([at for at, _ in pairs.values()], True, block)
+
+        body = emit.parallel("row", outer * inner, sort)
         return opaque_loops(emit.function([self.data, *self.results], body))
 
     def _record(self, outer: Any, place: Any, inner: Any) -> list[Any]:
@@ -259,8 +270,6 @@ def _lower_to_keys(builder: Any, call: Any) -> Any:
 
 def _sort_key(number: Any) -> Any:
     """An integer in the order of numbers, by their bits; zeros are equal, NaN is the largest."""
-    if str(number.ty) == BFLOAT16:
-        number = tirx.Cast("float32", number)
     kind = array_type(str(number.ty))
     whole = _SORTABLE[kind.itemsize * 8 > _KEY_BITS]
     if "float" not in kind.name:

@@ -159,8 +159,6 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
     reason = None
     if why := manifest.get("virtual_machine"):
         reason = f"TVM's virtual machine runs this network, because {why}; a {form} has none"
-    elif "apache-tvm" in manifest["needs"]:
-        reason = "its kernels call functions of TVM's, such as sorting, which C alone does not have"
     elif state := manifest.get("state"):
         reason = f"calls change its state ({', '.join(state)}), for which a {form} has no place"
     if reason is not None:
@@ -170,7 +168,8 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
 
 def _check_format(delivered: Path, manifest: Mapping[str, Any]) -> None:
     """Raise an error if an earlier version of Chameleon delivered a folder in another form."""
-    if manifest.get("format") != FORMAT:
+    # The kernels of earlier versions may call functions of TVM, such as sorting.
+    if manifest.get("format") != FORMAT or "apache-tvm" in manifest["needs"]:
         raise ConfigError(
             f"another version of Chameleon delivered {delivered}, which does not fit",
             hint=f"Run `chameleon compile {delivered.parent}`, which tunes nothing, then export.",

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from chameleon_tvm.api import tirx
 from numpy.typing import NDArray
+from tvm_ffi.structural import structural_walk
 
 from chameleon_networks._graph.constants import array_of
 from chameleon_networks._graph.relax_utils import (
@@ -221,8 +222,11 @@ class _SequenceReader:
         if name != "relax.call_tir" or len(call.args) != 2:  # noqa: PLR2004 - a third one: symbolic extents
             raise NotStaticError(f"it calls {name}")
         kernel = call.args[0]
-        if not isinstance(self._module[kernel], tirx.PrimFunc):
+        function = self._module[kernel]
+        if not isinstance(function, tirx.PrimFunc):
             raise NotStaticError(f"it calls {kernel.name_hint}, which is no kernel")
+        if _calls_tvm(function):
+            raise NotStaticError(f"{kernel.name_hint} calls a function of TVM")
         reads = self._value(call.args[1], None)
         if not all(isinstance(read, Tensor) for read in reads):
             raise NotStaticError(f"{kernel.name_hint} is passed a tuple")
@@ -248,6 +252,16 @@ class _SequenceReader:
 
     def _fresh(self, kind: Any, **of: Any) -> Tensor:
         return Tensor.allocate(_shape(kind), str(kind.dtype), **of)
+
+
+def _calls_tvm(function: Any) -> bool:
+    """Whether a kernel calls a function of TVM's run time, which delivered libraries lack."""
+    operators: set[str] = set()
+    structural_walk(
+        function.body,
+        [(tvm.ir.Call, lambda call: operators.add(str(getattr(call.op, "name", ""))))],
+    )
+    return any("call_packed" in operator for operator in operators)
 
 
 def _shape(kind: Any) -> Shape:
