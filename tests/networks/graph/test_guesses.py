@@ -142,7 +142,7 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     assert result.failure is None
     unmeasured = {operator.name: operator for operator in result.unmeasured}
     assert unmeasured.keys() == {task.name for task in source.named_tasks(delivery.target)}
-    assert unmeasured[wrong.task.name].kernel == "another guess"
+    assert unmeasured[wrong.task.name].kernel == "next guess"
     assert "its outputs are off" in unmeasured[wrong.task.name].because
     assert unmeasured[reached.task.name] == NetworkResult.Unmeasured(
         name=reached.task.name, kernel="first guess", because="it was not reached"

@@ -289,7 +289,7 @@ class NetworkResult(InferenceResult):
         Attributes:
             name: the name of the operator's task.
             kernel: how the kernel was chosen: ``first guess``, ``configuration predicted to be
-                best``, ``another guess`` or ``default schedule``.
+                best``, ``next guess`` or ``default schedule``.
             because: the reason why the kernel was not timed.
         """
 

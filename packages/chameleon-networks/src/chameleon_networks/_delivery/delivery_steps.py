@@ -82,7 +82,7 @@ MEASURING_SECONDS = 0.5
 """Time in which a library beside that of the tuned network is measured."""
 
 FIRST, PREDICTED = "first guess", "configuration predicted to be best"
-ANOTHER, DEFAULT = "another guess", "default schedule"
+ANOTHER, DEFAULT = "next guess", "default schedule"
 """Phrases that say what an operator without a measured time is delivered with."""
 
 _NOT_A_KERNEL = (

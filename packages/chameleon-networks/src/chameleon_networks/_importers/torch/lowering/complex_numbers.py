@@ -224,6 +224,21 @@ def _apply_to_parts(operator: Any, *arguments: Any, **keywords: Any) -> Complex 
     return Complex(*results)
 
 
+def _angle(x: Complex) -> Any:
+    return torch.atan2(*reversed(x.tensors()))
+
+
+def _equal(x: Any, y: Any) -> Any:
+    (real, imaginary), y = Complex.of(x).tensors(), Complex.of(y)
+    return torch.logical_and(torch.eq(real, y.real), torch.eq(imaginary, y.imaginary))
+
+
+def _power(_: Any, x: Complex, exponent: float) -> Complex:
+    """A power with a whole exponent."""
+    power = math.prod([x] * abs(int(exponent)), start=Complex(1))
+    return power.reciprocal() if exponent < 0 else power
+
+
 def _exponential(_: Any, x: Complex) -> Complex:
     real, imaginary = x.tensors()
     return Complex.of_polar(real.exp(), imaginary)
@@ -236,10 +251,22 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     "div": lambda _, x, y: Complex.of(x) * Complex.of(y).reciprocal(),
     "reciprocal": lambda _, x: x.reciprocal(),
     "neg": lambda _, x: x * Complex(-1),
-    "pow": lambda _, x, exponent: math.prod([x] * exponent, start=Complex(1)),
+    "pow": _power,
     "exp": _exponential,
+    "log": lambda _, x: Complex(torch.hypot(*x.tensors()).log(), _angle(x)),
+    "sqrt": lambda _, x: Complex.of_polar(torch.hypot(*x.tensors()).sqrt(), _angle(x) / 2),
     "abs": lambda _, x: torch.hypot(*x.tensors()),
-    "angle": lambda _, x: torch.atan2(*reversed(x.tensors())),
+    "angle": lambda _, x: _angle(x),
+    "isnan": lambda _, x: torch.logical_or(*map(torch.isnan, x.tensors())),
+    "eq": lambda _, x, y: _equal(x, y),
+    "ne": lambda _, x, y: _equal(x, y).logical_not(),
+    "addmm": lambda _, z, x, y, beta=1, alpha=1: (
+        Complex.of(z) * Complex.of(beta)
+        + Complex.of(x).product(Complex.of(y), torch.mm) * Complex.of(alpha)
+    ),
+    "linalg_vector_norm": lambda operator, x, *rest, **options: operator(
+        torch.hypot(*x.tensors()), *rest, **options
+    ),
     **dict.fromkeys(
         ("mm", "bmm", "matmul"),
         lambda operator, x, y: Complex.of(x).product(Complex.of(y), operator),
@@ -258,6 +285,9 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
         lambda operator, x, y, *rest: _apply_to_parts(
             operator, Complex.of(x), Complex.of(y), *rest
         ),
+    ),
+    "scalar_tensor": lambda operator, value, **options: Complex(
+        operator(complex(value).real, **options), operator(complex(value).imag, **options)
     ),
     "full": lambda operator, shape, value, **options: Complex(
         operator(shape, value.real, **options), operator(shape, value.imag, **options)
@@ -378,7 +408,9 @@ def _pair_function(node: Any) -> Callable[..., Any]:
             f"{location_of(node).sentence} cannot be compiled: it is one of complex numbers",
             hint=WAY_OUT,
         )
-    if name == "pow" and node.args[1] not in range(1, _MAX_POWER + 1):
+    if name == "pow" and (
+        isinstance(node.args[1], torch.fx.Node) or abs(node.args[1]) not in range(1, _MAX_POWER + 1)
+    ):
         raise ConfigError(
             f"the compiler has no power {node.args[1]} of complex numbers", hint=WAY_OUT
         )
