@@ -22,6 +22,7 @@ def _functions(x, y):
     same = torch.where(x > y, z, 0j)
     parts = [z**-2, z**2.0, z.log(), z.sqrt(), torch.addmm(z, z, z.mT, beta=2, alpha=0.5)]
     parts += [z.masked_fill(x > 0, 2 + 1j), same, z.sgn()]
+    parts += [z / x.relu(), z / torch.complex(x.relu(), y.relu()), z / (y / x.relu())]
     real = [
         same == z,
         same != z,

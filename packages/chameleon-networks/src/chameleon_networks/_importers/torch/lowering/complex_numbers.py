@@ -101,20 +101,26 @@ class Complex:
             ),
         )
 
-    def squared_size(self) -> Part:
-        """The square of the absolute value."""
-        return add_parts(
-            multiply_parts(self.real, self.real), multiply_parts(self.imaginary, self.imaginary)
+    def __truediv__(self, other: Complex) -> Complex:
+        """Divide by Smith's algorithm, as torch does: no part overflows, and infinities divide."""
+        if is_number(other.real) and is_number(other.imaginary):
+            return self * Complex.of(1 / complex(other.real, other.imaginary))
+        if is_zero(other.imaginary):
+            divisor = torch.where(other.real == 0, 0.0, other.real)  # without a sign
+            return self.each(lambda part: part / divisor)
+        real, imaginary = other.tensors()
+        is_real_larger = real.abs() >= imaginary.abs()
+        larger = torch.where(is_real_larger, real, imaginary)
+        smaller = torch.where(is_real_larger, imaginary, real)
+        ratio = smaller / larger
+        scale = (larger + smaller * ratio).reciprocal()
+        x, y = (part * scale for part in (self.real, self.imaginary))
+        both = (
+            torch.where(is_real_larger, x + y * ratio, x * ratio + y),
+            torch.where(is_real_larger, y - x * ratio, y * ratio - x),
         )
-
-    def reciprocal(self) -> Complex:
-        """The reciprocal, 1 over the complex number."""
-        if is_number(self.real) and is_number(self.imaginary):
-            return Complex.of(1 / complex(self.real, self.imaginary))
-        # No square of the scaled parts overflows or vanishes.
-        size = torch.maximum(*(part.abs() for part in self.tensors()))
-        scaled = self.each(lambda part: part / size)
-        return scaled.conjugate() * Complex((scaled.squared_size() * size).reciprocal())
+        ends = (self.real / real.abs(), self.imaginary / imaginary.abs())
+        return Complex(*(torch.where(larger == 0, *pair) for pair in zip(ends, both, strict=True)))
 
 
 def is_number(part: Part) -> bool:
@@ -236,7 +242,7 @@ def _equal(x: Any, y: Any) -> Any:
 def _power(_: Any, x: Complex, exponent: float) -> Complex:
     """A power with a whole exponent."""
     power = math.prod([x] * abs(int(exponent)), start=Complex(1))
-    return power.reciprocal() if exponent < 0 else power
+    return Complex(1) / power if exponent < 0 else power
 
 
 def _exponential(_: Any, x: Complex) -> Complex:
@@ -248,8 +254,8 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     "add": lambda _, x, y, alpha=1: Complex.of(x) + Complex.of(y) * Complex.of(alpha),
     "sub": lambda _, x, y, alpha=1: Complex.of(x) - Complex.of(y) * Complex.of(alpha),
     "mul": lambda _, x, y: Complex.of(x) * Complex.of(y),
-    "div": lambda _, x, y: Complex.of(x) * Complex.of(y).reciprocal(),
-    "reciprocal": lambda _, x: x.reciprocal(),
+    "div": lambda _, x, y: Complex.of(x) / Complex.of(y),
+    "reciprocal": lambda _, x: Complex(1) / x,
     "neg": lambda _, x: x * Complex(-1),
     "pow": _power,
     "exp": _exponential,
