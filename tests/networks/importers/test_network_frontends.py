@@ -13,6 +13,7 @@ import structlog
 import torch
 from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.load import from_dict
+from chameleon_networks._frameworks.inference import torch_inference
 from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._importers import sources
 from chameleon_networks._importers.options import (
@@ -83,6 +84,14 @@ NET = """
 
     def checked():
         return Checked(), (torch.ones(4),)
+
+    class Writes(nn.Module):
+        def forward(self, x, y):
+            x[:, 0] = y.flip(0)
+            return x * y, torch.complex(y, y).conj().imag
+
+    def writing():
+        return Writes(), (torch.ones(2, 2), torch.complex(*torch.ones(2, 2)).conj().imag)
 
     class Fails(Checked):
         def forward(self, x):
@@ -220,6 +229,17 @@ def test_checks_of_values_are_left_out(file):
     assert [entry["checks"] for entry in logs if entry["event"] == "checks_left_out"] == [3]
     x = torch.tensor([0.0, 1.0, 2.0, 3.0])
     assert program.module()(x).tolist() == [[0.0, 2.0], [4.0, 6.0]]
+
+
+def test_changes_of_inputs_are_left_out_and_tensors_may_be_negated_views(file):
+    with structlog.testing.capture_logs() as logs:
+        program = torch_programs.export_source(f"{file}:writing").in_shapes({})
+    assert [log["inputs"] for log in logs if log["event"] == "changes_of_inputs_left_out"] == ["x"]
+    numbers = torch_programs.ProgramInputs.of(program).ranges
+    assert (numbers["y"].least, numbers["y"].most) == (-1, -1)
+    inputs = [np.zeros((2, 2), np.float32), np.array([2, 3], np.float32)]
+    _, negated = torch_inference(program.module(), program)(inputs)
+    assert negated.tolist() == [-2, -3]
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,15 @@ CASES = {
     "whole division": one("Div", [_i(9, 3, 4)], 2),
     "remainder": one("Mod", [_i(9, 3, 4)], 4),
     "clip": one("Clip", [_r(3, 4)], -0.5, 0.5),
+    "clip of version 6 without limits": one(
+        "Clip", [[-np.inf, -1.0, np.nan, np.inf]], opset=6, max=0.5
+    ),
+    **{
+        f"cropped and then padded by {mode}": one(
+            "Pad", [_r(2, 6, 7)], [0, -4, 1, 0, 1, -3], mode=mode, opset=19
+        )
+        for mode in ("reflect", "wrap")
+    },
     "grid sample": one("GridSample", [_r(1, 3, 5, 6), np.tanh(_r(1, 4, 3, 2))]),
     **{
         f"grid sample {method} {padding} {align}": _samples(method, padding, align)
@@ -430,3 +439,35 @@ FOUND = {
     "columns in 64 bits": one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
 }
 """Found by random graphs and attributes; onnxruntime does not compute all of them."""
+
+_TABLES = [
+    function(np.outer(np.arange(9), [1, 0.1])).astype(np.float32) for function in (np.cos, np.sin)
+]
+_MICROSOFT = {"domain": "com.microsoft"}
+
+FUSED = {
+    "norm of a sum": one(
+        *("SkipLayerNormalization", [_r(2, 3, 8), _r(3, 8)], _r(8), _r(8), _r(8)), **_MICROSOFT
+    ),
+    "norm of a sum, which is read": one(
+        "SkipLayerNormalization", [_r(2, 3, 8)] * 2, _r(8), outputs=4, **_MICROSOFT
+    ),
+    "simplified norm of a sum": one(
+        *("SkipSimplifiedLayerNormalization", [_r(2, 3, 8)] * 2, _r(8), _r(8)), **_MICROSOFT
+    ),
+    "quick gelu": one("QuickGelu", [_r(2, 3)], **_MICROSOFT),
+    "product of transposed": one(
+        "FusedMatMul", [_r(2, 4, 3), _r(2, 5, 4)], transA=1, transB=1, alpha=0.5, **_MICROSOFT
+    ),
+    "rotary": one("RotaryEmbedding", [_r(2, 3, 8), _i(9, 2, 3)], *_TABLES, **_MICROSOFT),
+    "rotary interleaved, by heads": one(
+        "RotaryEmbedding", [_r(2, 2, 3, 4), [4]], *_TABLES, interleaved=1, **_MICROSOFT
+    ),
+    "rotary in part": one(
+        *("RotaryEmbedding", [_r(2, 3, 16), _i(9, 2, 3)], *_TABLES),
+        **_MICROSOFT,
+        num_heads=2,
+        rotary_embedding_dim=4,
+    ),
+}
+"""Operators that only onnxruntime has."""

@@ -12,7 +12,7 @@ from marks import full
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 from .networks import answers, batches, difference
-from .onnx_cases import CASES, FOUND, by_version, one, together
+from .onnx_cases import CASES, FOUND, FUSED, by_version, one, together
 
 
 def onnxruntimes_numbers(proto, inputs):
@@ -99,6 +99,14 @@ def test_weights_of_few_bits_are_those_of_their_blocks(bits, depth, block, zero)
     expected = [x @ (numbers * scales[:, group]).astype(np.float32).T + bias]
     got = answers(import_model(model.proto, {}).module, [x])
     assert differences({"product": model}, got, expected) == {}
+
+
+@pytest.mark.parametrize("name", [full(name) for name in FUSED])
+def test_operators_of_onnxruntime_give_its_numbers(name):
+    model = FUSED[name]
+    expected = onnxruntimes_numbers(model.proto, model.inputs)
+    got = answers(import_model(model.proto, {}).module, list(model.inputs.values()))
+    assert differences({name: model}, got, expected) == {}
 
 
 def test_the_largest_of_no_numbers_are_empty():

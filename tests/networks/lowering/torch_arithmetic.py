@@ -16,6 +16,8 @@ _FUNCTIONS = (
     *("sigmoid", "exp2", "erfc"),
 )
 
+_SCALES, _ZEROS = (0.1, 0.37), torch.tensor([2, -3], dtype=torch.int32)
+
 ELEMENTWISE = {
     "pow float": lambda: of(lambda x: x.abs().pow(1.7), r(3, 4)),
     "pow integer": lambda: of(lambda x: torch.pow(x, 3), r(3, 4)),
@@ -27,6 +29,16 @@ ELEMENTWISE = {
     "shifts by numbers": lambda: of(
         lambda x: (torch.bitwise_left_shift(x, 3), torch.bitwise_right_shift(x - 5, 1)),
         ids(9, 3, 4),
+    ),
+    "shifts of numbers": lambda: of(
+        lambda x: (1 << x, 100 >> x, 1 << x.int()), torch.tensor([0, 1, 5, 31, 63, 64])
+    ),
+    "steps of a scale": lambda: of(
+        lambda x: (
+            torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127),
+            torch.fake_quantize_per_channel_affine(x, x.new_tensor(_SCALES), _ZEROS, 1, -8, 7),
+        ),
+        torch.tensor([[[0.05, 0.15]], [[1e9, torch.nan]], [[-torch.inf, 0.25]]]).mT,
     ),
     "pow of integers": lambda: of(lambda x: x**2, ids(9, 3, 4)),
     "pow tensor": lambda: of(lambda x, y: x.abs().pow(y), r(3, 4), r(3, 4)),

@@ -16,6 +16,22 @@ def _complex(x, y):
     return [torch.view_as_real(part.resolve_conj()) for part in parts] + sizes
 
 
+def _functions(x, y):
+    """Powers, comparisons, norms, and numbers made of constants."""
+    z = torch.complex(x, y)
+    same = torch.where(x > y, z, 0j)
+    parts = [z**-2, z**2.0, z.log(), z.sqrt(), torch.addmm(z, z, z.mT, beta=2, alpha=0.5)]
+    parts += [z.masked_fill(x > 0, 2 + 1j), same, z.sgn()]
+    parts += [z / x.relu(), z / torch.complex(x.relu(), y.relu()), z / (y / x.relu())]
+    real = [
+        same == z,
+        same != z,
+        torch.where(x > 0, z, torch.nan).isnan(),
+        torch.linalg.vector_norm(z, dim=1),
+    ]
+    return [*map(torch.view_as_real, parts), *real, torch.fft.fft(x).conj().imag + 1]
+
+
 def _spectrogram(x):
     return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs()
 
@@ -32,6 +48,7 @@ COMPLEX = {
     "padded": lambda: of(_padded, r(1, 2, 3, 4, 2)),
     "rotary": lambda: net(Rotary(), r(2, 5, 2, 6)),
     "arithmetic": lambda: of(_complex, r(3, 3), r(3, 3)),
+    "functions": lambda: of(_functions, r(3, 3), r(3, 3)),
     "fft2": lambda: of(lambda x: torch.fft.fft2(x, dim=(1, 2)).real, r(2, 6, 8)),
     "ifft": lambda: of(
         lambda x: torch.view_as_real(torch.fft.ifft(torch.view_as_complex(x), dim=0)), r(5, 3, 2)

@@ -157,7 +157,7 @@ def torch_inference(network: Any, program: Any) -> Network:
         # Some networks return an object of their library's, with names and things left out.
         leaves = tree.tree_leaves(result)
         # An output may be a weight, which requires gradients.
-        tensors = [leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf.detach().resolve_neg() for leaf in leaves if isinstance(leaf, torch.Tensor)]
         short = {getattr(torch, name) for name in HALVES}
         return [(tensor.float() if tensor.dtype in short else tensor).numpy() for tensor in tensors]
 

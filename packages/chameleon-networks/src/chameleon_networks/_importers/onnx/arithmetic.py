@@ -256,6 +256,13 @@ def _sign(node: Node) -> Any:
     return op.where(op.isnan(x), x, op.sign(x)) if kind == "f" else NotImplemented
 
 
+def _clip(node: Node) -> Any:
+    """``Clip`` with bounds as attributes; without them, infinity becomes the largest number."""
+    if node.opset < 6 or node.opset > 10:  # noqa: PLR2004 - versions with such attributes
+        return NotImplemented
+    return op.clip(node[0], _float_attribute(node, "min"), _float_attribute(node, "max"))
+
+
 def _thresholded_relu(node: Node) -> Any:
     """``ThresholdedRelu``; TVM's importer multiplies infinities by zero."""
     x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
@@ -297,17 +304,95 @@ def _layer_norm(node: Node) -> Any:
     axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(x)))
     if node.outputs == 1 and dtype_of(x) != "float64" and shape_of(scale) == shape_of(x)[axis:]:
         return NotImplemented
-    axes = list(range(axis, len(shape_of(x))))
+    axes, epsilon = list(range(axis, len(shape_of(x)))), float(node.attributes["epsilon"])
+    y, *statistics = _normalized(node, x, scale, axes, epsilon)
+    stored = "float32" if node.attributes["stash_type"] == 1 else dtype_of(x)
+    statistics = [op.astype(each, stored) for each in statistics]
+    return [y if bias is None else y + bias, *statistics][: node.outputs]
+
+
+def _normalized(  # noqa: PLR0917 - the numbers of a normalization
+    node: Node, x: Any, scale: Any, axes: list[int], epsilon: float, centre: bool = True
+) -> tuple[Any, Any, Any]:
+    """Scaled numbers of variance 1, and the mean and the factor that were taken from them."""
     wide = x if dtype_of(x) == "float64" else node.emit(op.astype(x, "float32"))
     mean = node.emit(op.mean(wide, axes, True))
-    centred = node.emit(wide - mean)
+    centred = node.emit(wide - mean) if centre else wide
     variance = node.emit(op.mean(centred * centred, axes, True))
-    epsilon = scalar(float(node.attributes["epsilon"]), variance)
-    inverse = node.emit(scalar(1, variance) / op.sqrt(variance + epsilon))
-    y = op.astype(node.emit(centred * inverse), dtype_of(x)) * scale
-    stored = "float32" if node.attributes["stash_type"] == 1 else dtype_of(x)
-    statistics = [op.astype(each, stored) for each in (mean, inverse)]
-    return [y if bias is None else y + bias, *statistics][: node.outputs]
+    inverse = node.emit(scalar(1, variance) / op.sqrt(variance + scalar(epsilon, variance)))
+    return op.astype(node.emit(centred * inverse), dtype_of(x)) * scale, mean, inverse
+
+
+def _norm_of_sum(node: Node) -> list[Any]:
+    """ONNX Runtime's ``SkipLayerNormalization`` of a sum, which is the last output."""
+    is_simplified = node.op_type == "SkipSimplifiedLayerNormalization"
+    bias, added = (None, node[3]) if is_simplified else (node[3], node[4])
+    total = node.emit(node[0] + node[1])
+    if added is not None:
+        total = node.emit(total + added)
+    axes, epsilon = [len(shape_of(total)) - 1], float(node.attributes.get("epsilon", 1e-12))
+    y, *statistics = _normalized(node, total, node[2], axes, epsilon, not is_simplified)
+    return [y if bias is None else y + bias, *statistics, total][: node.outputs]
+
+
+def _quick_gelu(node: Node) -> Any:
+    x = node[0]
+    return x * op.sigmoid(scalar(float(node.attributes.get("alpha", 1.702)), x) * x)
+
+
+def _fused_matmul(node: Node) -> Any:
+    """ONNX Runtime's product of matrices, of which each may be transposed."""
+    if node.attributes.get("transBatchA") or node.attributes.get("transBatchB"):
+        raise NodeError("it exchanges an axis of the batch")
+    operands = []
+    for x, name in zip(node.inputs, ("transA", "transB"), strict=True):
+        *batch, last = range(len(shape_of(x)))
+        swapped = node.attributes.get(name) and batch
+        operands.append(op.permute_dims(x, [*batch[:-1], last, batch[-1]]) if swapped else x)
+    product = node.emit(op.matmul(*operands))
+    return scalar(float(node.attributes.get("alpha", 1)), product) * product
+
+
+def _rotary_embedding(node: Node) -> Any:
+    """ONNX Runtime's ``RotaryEmbedding``; that of the standard is a function."""
+    options = node.attributes
+    if node.opset >= 23:  # noqa: PLR2004 - the version that brought the standard's
+        raise NodeError("the standard has a function for it")
+    if options.get("is_packed_batching") or options.get("scale", 1) != 1:
+        raise NodeError("it packs sequences, or scales them")
+    x, positions, cosines, sines = node.inputs
+    shape, by_heads = shape_of(x), len(shape_of(x)) > 3  # noqa: PLR2004 - else heads are joined
+    turned = int(options.get("rotary_embedding_dim", 0)) or 2 * shape_of(cosines)[1]
+    if by_heads:
+        x = node.emit(op.permute_dims(x, [0, 2, 1, 3]))
+    batch, rows = shape_of(x)[:2]
+    heads = int(options.get("num_heads", 0)) or shape[-1] // turned
+    width = shape[-1] if by_heads else shape[-1] // heads
+    x = node.emit(op.reshape(x, [batch, rows, -1, width]))
+    if len(shape_of(positions)) == 1:  # of the first row
+        positions = op.reshape(positions, [1, 1]) + constant_of(np.arange(rows)[None])
+    cosine, sine = (
+        node.emit(op.expand_dims(op.take(table, node.emit(positions), 0), 2))
+        for table in (cosines, sines)
+    )
+    # Pairs are neighbours, or lie half of the numbers apart.
+    step, half = (2, 1) if options.get("interleaved") else (1, turned // 2)
+    first, second = (
+        node.emit(op.strided_slice(x, [3], [start], [start + (turned // 2 - 1) * step + 1], [step]))
+        for start in (0, half)
+    )
+    parts = [first * cosine - second * sine, first * sine + second * cosine]
+    parts = [node.emit(op.expand_dims(part, 4)) for part in parts]
+    joined = node.emit(op.concat(parts, 4))
+    if step == 1:
+        joined = node.emit(op.permute_dims(joined, [0, 1, 2, 4, 3]))
+    joined = node.emit(op.reshape(joined, [batch, rows, -1, turned]))
+    if turned < width:
+        rest = node.emit(op.strided_slice(x, [3], [turned], [width]))
+        joined = node.emit(op.concat([joined, rest], 3))
+    if by_heads:
+        joined = node.emit(op.permute_dims(joined, [0, 2, 1, 3]))
+    return op.reshape(joined, shape)
 
 
 def _batch_norm(node: Node) -> Any:
@@ -387,7 +472,12 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("Softplus", "Mish"), _softplus),
     "ThresholdedRelu": _thresholded_relu,
     "LayerNormalization": _layer_norm,
+    "Clip": _clip,
+    "FusedMatMul": _fused_matmul,
+    "QuickGelu": _quick_gelu,
     "RMSNormalization": _root_mean_square_norm,
+    "RotaryEmbedding": _rotary_embedding,
+    **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _norm_of_sum),
     "BatchNormalization": _batch_norm,
     "LpNormalization": _lp_normalization,
     "LRN": _lrn,

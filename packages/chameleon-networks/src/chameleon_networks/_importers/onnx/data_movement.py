@@ -93,7 +93,7 @@ def _slice(node: Node) -> Any:
 
 
 def _pad(node: Node) -> Any:
-    """``Pad`` by more than one mirror image, where TVM would read beyond the tensor."""
+    """``Pad`` by more than one mirror image, or by negative pads, which crop before others pad."""
     x, mode = node[0], str(node.attributes.get("mode", "constant"))
     if mode not in {"reflect", "wrap"} or node.attributes.get("pads"):
         return NotImplemented
@@ -103,10 +103,12 @@ def _pad(node: Node) -> Any:
         (nodes.normalize_axis(axis, len(shape)), pair)
         for axis, *pair in zip(axes, pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True)
     ]
-    if min(pads, default=0) < 0 or all(max(pair) < shape[axis] for axis, pair in padded_axes):
+    if all(0 <= pad < shape[axis] for axis, pair in padded_axes for pad in pair):
         return NotImplemented
-    for axis, pair in padded_axes:
-        positions = np.pad(np.arange(shape[axis]), pair, mode)  # type: ignore[call-overload]
+    for axis, (before, after) in padded_axes:
+        kept = np.arange(max(0, -before), shape[axis] + min(0, after))
+        added = [max(0, before), max(0, after)]
+        positions = np.pad(kept, added, mode)  # type: ignore[call-overload]
         x = op.take(x, relax.const(positions), axis)
     return x
 

@@ -8,7 +8,7 @@ import dis
 import importlib
 import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -96,6 +96,7 @@ def _differs_in_training(module: Any) -> bool:
 def check_program(program: Any) -> Any:
     """A program without dropout, whose answers follow from its inputs and its explicit state."""
     program = check_deterministic(disable_dropout(program))
+    _warn_of_changed_inputs(program)
     change = state_change(program)
     if change is None:
         return program
@@ -261,11 +262,31 @@ def _mutated_buffers(program: Any) -> dict[Any, Any]:
     buffers = {target: nodes[name] for name, target in weights.items()}
     written = {**signature.parameters_to_mutate, **signature.buffers_to_mutate}
     changed = {buffers[target]: nodes[name] for name, target in written.items()}
+    for base, node in _writes(program):
+        if base.name in state_names:
+            changed.setdefault(base, node)
+    return changed
+
+
+def _writes(program: Any) -> Iterator[tuple[Any, Any]]:
+    """Nodes whose memory operators write to, each with such an operator."""
     for node in program.graph.nodes:
         for base in map(_storage_owner, _mutated_arguments(node)):
-            if base.name in state_names:
-                changed.setdefault(base, node)
-    return changed
+            yield base, node
+
+
+def _warn_of_changed_inputs(program: Any) -> None:
+    """Log a warning if a program writes to its inputs, which a delivered network does not."""
+    signature = program.graph_signature
+    written = {base.name for base, _ in _writes(program)}
+    written |= set(signature.user_inputs_to_mutate.values())
+    if changed := [name for name in signature.user_inputs if name in written]:
+        log.warning(
+            "changes_of_inputs_left_out",
+            inputs=", ".join(changed),
+            reason="the network changes these inputs in place; a delivered network does not",
+            hint="Return the new values, or register the tensors with `register_buffer`.",
+        )
 
 
 def _mutated_arguments(node: Any) -> list[Any]:

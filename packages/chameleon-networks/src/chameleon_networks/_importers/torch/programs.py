@@ -242,7 +242,7 @@ def export_module(network: Any, inputs: Any, owner: str) -> ExampleProgram:
     # Detached copies, because torch merges inputs that are the same tensor.
     tree: Any = importlib.import_module("torch.utils._pytree")
     positional, keywords = tree.tree_map_only(
-        _torch().Tensor, lambda tensor: tensor.detach(), _arguments(inputs)
+        _torch().Tensor, lambda x: x.detach().resolve_neg().resolve_conj(), _arguments(inputs)
     )
     return _export_example(network, positional, keywords, owner)
 

@@ -237,7 +237,10 @@ _SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (
             partial(_shift, shift),
             (
                 *(f"__{side[0]}shift__.{kind}" for kind in ("Scalar", "Tensor")),
-                *(f"bitwise_{side}_shift.{kind}" for kind in ("Tensor", "Tensor_Scalar")),
+                *(
+                    f"bitwise_{side}_shift.{kind}"
+                    for kind in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
+                ),
             ),
         )
         for side, shift in (("left", op.left_shift), ("right", op.right_shift))

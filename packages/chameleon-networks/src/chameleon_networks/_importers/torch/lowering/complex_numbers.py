@@ -101,20 +101,26 @@ class Complex:
             ),
         )
 
-    def squared_size(self) -> Part:
-        """The square of the absolute value."""
-        return add_parts(
-            multiply_parts(self.real, self.real), multiply_parts(self.imaginary, self.imaginary)
+    def __truediv__(self, other: Complex) -> Complex:
+        """Divide by Smith's algorithm, as torch does: no part overflows, and infinities divide."""
+        if is_number(other.real) and is_number(other.imaginary):
+            return self * Complex.of(1 / complex(other.real, other.imaginary))
+        if is_zero(other.imaginary):
+            divisor = torch.where(other.real == 0, 0.0, other.real)  # without a sign
+            return self.each(lambda part: part / divisor)
+        real, imaginary = other.tensors()
+        is_real_larger = real.abs() >= imaginary.abs()
+        larger = torch.where(is_real_larger, real, imaginary)
+        smaller = torch.where(is_real_larger, imaginary, real)
+        ratio = smaller / larger
+        scale = (larger + smaller * ratio).reciprocal()
+        x, y = (part * scale for part in (self.real, self.imaginary))
+        both = (
+            torch.where(is_real_larger, x + y * ratio, x * ratio + y),
+            torch.where(is_real_larger, y - x * ratio, y * ratio - x),
         )
-
-    def reciprocal(self) -> Complex:
-        """The reciprocal, 1 over the complex number."""
-        if is_number(self.real) and is_number(self.imaginary):
-            return Complex.of(1 / complex(self.real, self.imaginary))
-        # No square of the scaled parts overflows or vanishes.
-        size = torch.maximum(*(part.abs() for part in self.tensors()))
-        scaled = self.each(lambda part: part / size)
-        return scaled.conjugate() * Complex((scaled.squared_size() * size).reciprocal())
+        ends = (self.real / real.abs(), self.imaginary / imaginary.abs())
+        return Complex(*(torch.where(larger == 0, *pair) for pair in zip(ends, both, strict=True)))
 
 
 def is_number(part: Part) -> bool:
@@ -224,6 +230,21 @@ def _apply_to_parts(operator: Any, *arguments: Any, **keywords: Any) -> Complex 
     return Complex(*results)
 
 
+def _angle(x: Complex) -> Any:
+    return torch.atan2(*reversed(x.tensors()))
+
+
+def _equal(x: Any, y: Any) -> Any:
+    (real, imaginary), y = Complex.of(x).tensors(), Complex.of(y)
+    return torch.logical_and(torch.eq(real, y.real), torch.eq(imaginary, y.imaginary))
+
+
+def _power(_: Any, x: Complex, exponent: float) -> Complex:
+    """A power with a whole exponent."""
+    power = math.prod([x] * abs(int(exponent)), start=Complex(1))
+    return Complex(1) / power if exponent < 0 else power
+
+
 def _exponential(_: Any, x: Complex) -> Complex:
     real, imaginary = x.tensors()
     return Complex.of_polar(real.exp(), imaginary)
@@ -233,13 +254,25 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     "add": lambda _, x, y, alpha=1: Complex.of(x) + Complex.of(y) * Complex.of(alpha),
     "sub": lambda _, x, y, alpha=1: Complex.of(x) - Complex.of(y) * Complex.of(alpha),
     "mul": lambda _, x, y: Complex.of(x) * Complex.of(y),
-    "div": lambda _, x, y: Complex.of(x) * Complex.of(y).reciprocal(),
-    "reciprocal": lambda _, x: x.reciprocal(),
+    "div": lambda _, x, y: Complex.of(x) / Complex.of(y),
+    "reciprocal": lambda _, x: Complex(1) / x,
     "neg": lambda _, x: x * Complex(-1),
-    "pow": lambda _, x, exponent: math.prod([x] * exponent, start=Complex(1)),
+    "pow": _power,
     "exp": _exponential,
+    "log": lambda _, x: Complex(torch.hypot(*x.tensors()).log(), _angle(x)),
+    "sqrt": lambda _, x: Complex.of_polar(torch.hypot(*x.tensors()).sqrt(), _angle(x) / 2),
     "abs": lambda _, x: torch.hypot(*x.tensors()),
-    "angle": lambda _, x: torch.atan2(*reversed(x.tensors())),
+    "angle": lambda _, x: _angle(x),
+    "isnan": lambda _, x: torch.logical_or(*map(torch.isnan, x.tensors())),
+    "eq": lambda _, x, y: _equal(x, y),
+    "ne": lambda _, x, y: _equal(x, y).logical_not(),
+    "addmm": lambda _, z, x, y, beta=1, alpha=1: (
+        Complex.of(z) * Complex.of(beta)
+        + Complex.of(x).product(Complex.of(y), torch.mm) * Complex.of(alpha)
+    ),
+    "linalg_vector_norm": lambda operator, x, *rest, **options: operator(
+        torch.hypot(*x.tensors()), *rest, **options
+    ),
     **dict.fromkeys(
         ("mm", "bmm", "matmul"),
         lambda operator, x, y: Complex.of(x).product(Complex.of(y), operator),
@@ -258,6 +291,9 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
         lambda operator, x, y, *rest: _apply_to_parts(
             operator, Complex.of(x), Complex.of(y), *rest
         ),
+    ),
+    "scalar_tensor": lambda operator, value, **options: Complex(
+        operator(complex(value).real, **options), operator(complex(value).imag, **options)
     ),
     "full": lambda operator, shape, value, **options: Complex(
         operator(shape, value.real, **options), operator(shape, value.imag, **options)
@@ -378,7 +414,9 @@ def _pair_function(node: Any) -> Callable[..., Any]:
             f"{location_of(node).sentence} cannot be compiled: it is one of complex numbers",
             hint=WAY_OUT,
         )
-    if name == "pow" and node.args[1] not in range(1, _MAX_POWER + 1):
+    if name == "pow" and (
+        isinstance(node.args[1], torch.fx.Node) or abs(node.args[1]) not in range(1, _MAX_POWER + 1)
+    ):
         raise ConfigError(
             f"the compiler has no power {node.args[1]} of complex numbers", hint=WAY_OUT
         )

@@ -359,6 +359,22 @@ def _encoder_layer(x: Any, width: int, heads: int, *args: Any) -> Any:
     return x
 
 
+def _fake_quantize(x: Any, scale: Any, zero: Any, low: int, high: int) -> tuple[Any, Any]:
+    """Numbers rounded to steps, and whether each step is in the range; NaN has the least step."""
+    # Torch multiplies by the reciprocal of the scale in float32.
+    scale = scale if isinstance(scale, torch.Tensor) else x.new_full((), scale)
+    steps = (x * scale.reciprocal()).round() + zero
+    steps = torch.where(x.isnan(), low, steps)
+    return (steps.clamp(low, high) - zero) * scale, (steps >= low) & (steps <= high)
+
+
+def _fake_quantize_channels(  # noqa: PLR0917 - torch's arguments
+    x: Any, scale: Any, zero: Any, axis: int, low: int, high: int
+) -> tuple[Any, Any]:
+    shape = [-1 if place == axis else 1 for place in range(x.ndim)]
+    return _fake_quantize(x, scale.reshape(shape), zero.reshape(shape), low, high)
+
+
 def _linear_cross_entropies(*args: Any) -> Any:
     *tensors, ignored, _size, _policy, _dtype = args
     return _linear_cross_entropy(*tensors, "none", ignored)[0]
@@ -370,6 +386,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **sorting.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,
+    _ATEN._neg_view.default: torch.neg,  # noqa: SLF001
+    _ATEN.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantize,
+    _ATEN.fake_quantize_per_channel_affine_cachemask.default: _fake_quantize_channels,
     _ATEN._pdist_forward.default: _pdist,  # noqa: SLF001
     _ATEN._transformer_encoder_layer_fwd.default: _encoder_layer,  # noqa: SLF001
     _ATEN.addbmm.default: _addbmm,
