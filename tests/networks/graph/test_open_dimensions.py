@@ -5,6 +5,7 @@ import json
 import chameleon_networks
 import numpy as np
 import pytest
+from chameleon_networks._compile import open_dimension
 from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._shapes import Buckets, open_buckets
@@ -116,6 +117,17 @@ def tagger():
     return Tagger(), (torch.randn(2, 40, 24),)
 
 
+class Summed(torch.nn.Module):
+    def forward(self, x):
+        for _ in range(3):
+            x = torch.cumsum(torch.tanh(x), 1)
+        return x
+
+
+def summed():
+    return Summed(), (torch.randn(1, 40, 24),)
+
+
 class Turned(torch.nn.Module):
     def forward(self, x):
         return x + x.flip(1)
@@ -200,6 +212,21 @@ def test_recurrent_layers_take_the_steps_of_a_call(file, delivery_into, target, 
 
 
 @pytest.mark.full
+def test_recurrent_layers_compute_the_batch_of_a_call(file, delivery_into, target, tmp_path):
+    # The network for a batch of 1 has other operators, and that for 5 unrolls other rows.
+    batch = Buckets(range=(1, 6), sizes=(1, 6), count=2, name="batch")
+    source = source_of(file, "tagger", x=(batch, 9, 24))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert [bucket["is_open"] for bucket in buckets] == [False, True]
+    rng = np.random.default_rng(0)
+    with chameleon_networks.load(tmp_path / "network") as network:
+        whole = rng.standard_normal((6, 9, 24)).astype(np.float32)
+        for extent in range(1, 7):
+            network(np.full_like(whole, np.nan))
+            check(source, network, extent, (whole[:extent],))
+
+
+@pytest.mark.full
 def test_a_call_computes_images_of_its_own_size(file, delivery_into, target, tmp_path):
     size = Buckets(range=(12, 80), count=3, name="size")
     source = source_of(file, "images", x=(3, 3, size, size))
@@ -255,6 +282,21 @@ def test_what_moves_numbers_along_a_length_is_computed_whole(file, target):
     before = [bucket.name for bucket, _ in source.networks]
     source.decide(NoTrials(target))
     assert [bucket.name for bucket, _ in source.networks] == before
+
+
+def test_layers_with_the_same_functions_are_tried_once(file, target, monkeypatch):
+    tried = []
+    reads_later_elements = open_dimension._reads_later_elements
+
+    def reading(function, call, *sizes):
+        tried.append(call.kernel)
+        return reads_later_elements(function, call, *sizes)
+
+    monkeypatch.setattr(open_dimension, "_reads_later_elements", reading)
+    source = source_of(file, "summed", x=(1, Buckets(range=(2, 8), count=2, name="length"), 4))
+    for _ in range(2):
+        assert source._dimension(1, target) is not None
+    assert len(tried) == len(set(tried)) > 0
 
 
 @given(st.integers(1, 50), st.integers(1, 400))
