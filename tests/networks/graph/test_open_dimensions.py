@@ -6,9 +6,12 @@ import chameleon_networks
 import numpy as np
 import pytest
 from chameleon_networks._compile import open_dimension
+from chameleon_networks._compile.network_pipeline import PIPELINE
 from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._shapes import Buckets, open_buckets
+from chameleon_tvm.api import open_axes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,6 +118,21 @@ class Tagger(torch.nn.Module):
 def tagger():
     torch.manual_seed(0)
     return Tagger(), (torch.randn(2, 40, 24),)
+
+
+class Picked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(24, 32)
+
+    def forward(self, x):
+        places = x[..., 0].argmax(-1)
+        return self.first(x)[torch.arange(x.shape[0]), places]
+
+
+def picked():
+    torch.manual_seed(0)
+    return Picked(), (torch.randn(2, 7, 24),)
 
 
 class Summed(torch.nn.Module):
@@ -282,6 +300,44 @@ def test_what_moves_numbers_along_a_length_is_computed_whole(file, target):
     before = [bucket.name for bucket, _ in source.networks]
     source.decide(NoTrials(target))
     assert [bucket.name for bucket, _ in source.networks] == before
+
+
+@pytest.mark.full
+def test_elements_of_a_batch_may_have_computed_numbers(file, delivery_into, target, tmp_path):
+    source = source_of(file, "picked", x=(Buckets(range=(1, 6), count=3, name="batch"), 7, 24))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert all(bucket["is_open"] for bucket in buckets if bucket["name"] != "batch=1")
+    rng = np.random.default_rng(0)
+    with chameleon_networks.load(tmp_path / "network") as network:
+        whole = rng.standard_normal((6, 7, 24)).astype(np.float32)
+        for extent in range(1, 7):
+            network(np.full_like(whole, np.nan))
+            reference = source.network.with_extents((extent,)).framework("torch", 1)
+            [wanted] = reference([whole[:extent]])
+            np.testing.assert_allclose(network(whole[:extent]), wanted, atol=2e-5)
+
+
+@pytest.mark.full
+def test_numbers_that_a_call_did_not_compute_read_no_other_memory(file, target):
+    source = source_of(file, "picked", x=(Buckets(range=(2, 6), count=2, name="batch"), 7, 24))
+    dimension = source._dimension(1, target)
+    lowered = source._lowered_network((6,), source.networks[1][1].network.layout, target)
+    calls = [call for call in lowered.sequence.calls if call.kernel not in lowered.operators]
+    [(call, other)] = [
+        pair
+        for pair in zip(calls, dimension.others, strict=True)
+        if pair[0].arguments[0].shape == (6, 7, 32)
+    ]
+    opened = dimension.opened(lowered.functions[call.kernel], call, other).function
+    function, is_open = open_axes.with_extent(opened)
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    main = tvm.compile(module, target="llvm", tir_pipeline=PIPELINE)["main"]
+    rows = np.arange(6 * 7 * 32, dtype=np.float32).reshape(6, 7, 32)
+    later = np.array([0, 1, 6, 7, 8, -1]), np.array([2, 6, 0, 7, 8, -1])
+    arrays = [tvm.runtime.tensor(each) for each in (rows, *later, np.zeros((6, 32), np.float32))]
+    main(*arrays, *[2] * is_open)
+    wanted = rows[np.clip(later[0], 0, 5), np.clip(later[1], 0, 6)]
+    np.testing.assert_array_equal(arrays[-1].numpy(), wanted)
 
 
 def test_layers_with_the_same_functions_are_tried_once(file, target, monkeypatch):
