@@ -5,9 +5,13 @@ import json
 import chameleon_networks
 import numpy as np
 import pytest
+from chameleon_networks._compile import open_dimension
+from chameleon_networks._compile.network_pipeline import PIPELINE
 from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._shapes import Buckets, open_buckets
+from chameleon_tvm.api import open_axes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,6 +120,32 @@ def tagger():
     return Tagger(), (torch.randn(2, 40, 24),)
 
 
+class Picked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(24, 32)
+
+    def forward(self, x):
+        places = x[..., 0].argmax(-1)
+        return self.first(x)[torch.arange(x.shape[0]), places]
+
+
+def picked():
+    torch.manual_seed(0)
+    return Picked(), (torch.randn(2, 7, 24),)
+
+
+class Summed(torch.nn.Module):
+    def forward(self, x):
+        for _ in range(3):
+            x = torch.cumsum(torch.tanh(x), 1)
+        return x
+
+
+def summed():
+    return Summed(), (torch.randn(1, 40, 24),)
+
+
 class Turned(torch.nn.Module):
     def forward(self, x):
         return x + x.flip(1)
@@ -209,6 +239,21 @@ def test_recurrent_layers_take_the_steps_of_a_call(file, delivery_into, target, 
 
 
 @pytest.mark.full
+def test_recurrent_layers_compute_the_batch_of_a_call(file, delivery_into, target, tmp_path):
+    # The network for a batch of 1 has other operators, and that for 5 unrolls other rows.
+    batch = Buckets(range=(1, 6), sizes=(1, 6), count=2, name="batch")
+    source = source_of(file, "tagger", x=(batch, 9, 24))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert [bucket["is_open"] for bucket in buckets] == [False, True]
+    rng = np.random.default_rng(0)
+    with chameleon_networks.load(tmp_path / "network") as network:
+        whole = rng.standard_normal((6, 9, 24)).astype(np.float32)
+        for extent in range(1, 7):
+            network(np.full_like(whole, np.nan))
+            check(source, network, extent, (whole[:extent],))
+
+
+@pytest.mark.full
 def test_a_call_computes_images_of_its_own_size(file, delivery_into, target, tmp_path):
     size = Buckets(range=(12, 80), count=3, name="size")
     source = source_of(file, "images", x=(3, 3, size, size))
@@ -280,6 +325,59 @@ def test_what_moves_numbers_along_a_length_is_computed_whole(file, target, name,
     before = [bucket.name for bucket, _ in source.networks]
     source.decide(NoTrials(target))
     assert [bucket.name for bucket, _ in source.networks] == before
+
+
+@pytest.mark.full
+def test_elements_of_a_batch_may_have_computed_numbers(file, delivery_into, target, tmp_path):
+    source = source_of(file, "picked", x=(Buckets(range=(1, 6), count=3, name="batch"), 7, 24))
+    buckets = delivered(source, delivery_into, tmp_path / "network", target)
+    assert all(bucket["is_open"] for bucket in buckets if bucket["name"] != "batch=1")
+    rng = np.random.default_rng(0)
+    with chameleon_networks.load(tmp_path / "network") as network:
+        whole = rng.standard_normal((6, 7, 24)).astype(np.float32)
+        for extent in range(1, 7):
+            network(np.full_like(whole, np.nan))
+            reference = source.network.with_extents((extent,)).framework("torch", 1)
+            [wanted] = reference([whole[:extent]])
+            np.testing.assert_allclose(network(whole[:extent]), wanted, atol=2e-5)
+
+
+@pytest.mark.full
+def test_numbers_that_a_call_did_not_compute_read_no_other_memory(file, target):
+    source = source_of(file, "picked", x=(Buckets(range=(2, 6), count=2, name="batch"), 7, 24))
+    dimension = source._dimension(1, target)
+    lowered = source._lowered_network((6,), source.networks[1][1].network.layout, target)
+    calls = [call for call in lowered.sequence.calls if call.kernel not in lowered.operators]
+    [(call, other)] = [
+        pair
+        for pair in zip(calls, dimension.others, strict=True)
+        if pair[0].arguments[0].shape == (6, 7, 32)
+    ]
+    opened = dimension.opened(lowered.functions[call.kernel], call, other).function
+    function, is_open = open_axes.with_extent(opened)
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    main = tvm.compile(module, target="llvm", tir_pipeline=PIPELINE)["main"]
+    rows = np.arange(6 * 7 * 32, dtype=np.float32).reshape(6, 7, 32)
+    later = np.array([0, 1, 6, 7, 8, -1]), np.array([2, 6, 0, 7, 8, -1])
+    arrays = [tvm.runtime.tensor(each) for each in (rows, *later, np.zeros((6, 32), np.float32))]
+    main(*arrays, *[2] * is_open)
+    wanted = rows[np.clip(later[0], 0, 5), np.clip(later[1], 0, 6)]
+    np.testing.assert_array_equal(arrays[-1].numpy(), wanted)
+
+
+def test_layers_with_the_same_functions_are_tried_once(file, target, monkeypatch):
+    tried = []
+    reads_later_elements = open_dimension._reads_later_elements
+
+    def reading(function, call, *sizes):
+        tried.append(call.kernel)
+        return reads_later_elements(function, call, *sizes)
+
+    monkeypatch.setattr(open_dimension, "_reads_later_elements", reading)
+    source = source_of(file, "summed", x=(1, Buckets(range=(2, 8), count=2, name="length"), 4))
+    for _ in range(2):
+        assert source._dimension(1, target) is not None
+    assert len(tried) == len(set(tried)) > 0
 
 
 @given(st.integers(1, 50), st.integers(1, 400))

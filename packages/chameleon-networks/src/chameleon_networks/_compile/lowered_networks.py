@@ -148,6 +148,7 @@ def open_dimension(
     operators: dict[Any, open_axes.OpenAxes] = {}
     calls: list[OtherCall] = []
     dimension = OpenDimension(extent=sizes[0], axes=layouts.axes, operators=operators, others=calls)
+    known: dict[Any, OtherCall] = {}
     for mine, theirs in pairs:
         guesses = _guesses(layouts, mine, theirs)
         own = guesses[0]
@@ -157,7 +158,13 @@ def open_dimension(
         else:
             function = other.functions[theirs.kernel]
             options = [OtherCall(function=function, sizes=guess) for guess in guesses]
-            calls.append(_opened(dimension, network.functions[mine.kernel], mine, options))
+            # Layers of a network call the same functions, and to try one compiles it.
+            constants = [id(tensor.storage.constant) for tensor in mine.arguments]
+            axes_of = [[tuple(own.items()) for own in guess] for guess in guesses]
+            key = mine.kernel, theirs.kernel, *constants, str(axes_of)
+            if key not in known:
+                known[key] = _opened(dimension, network.functions[mine.kernel], mine, options)
+            calls.append(known[key])
             own = calls[-1].sizes
         for tensor, sizes_of_tensor in zip(mine.arguments, own, strict=True):
             layouts.keep(tensor, sizes_of_tensor)

@@ -180,7 +180,10 @@ def _with_called_numbers(
     """
     mine, theirs = map(_numbers_of, (function, other))
     if len(mine) != len(theirs):
-        raise NotOpenError("a function has other code for another size")
+        # Rows that are unrolled have their numbers more often, and none that follows from the size.
+        if _different_numbers(mine) - _different_numbers(theirs):
+            raise NotOpenError("a function has other code for another size")
+        return function
     replaced: dict[tuple[str, float], Any] = {}
     for number, another in zip(mine, theirs, strict=True):
         own = str(number.ty), number.value
@@ -212,6 +215,11 @@ def _numbers_of(function: Function) -> list[Any]:
     for store in _nodes(function.body, tirx.BufferStore):
         structural_visit(store.value, kinds)
     return numbers
+
+
+def _different_numbers(numbers: Sequence[Any]) -> set[tuple[str, float]]:
+    """The different numbers other than 0, with their dtypes."""
+    return {(str(number.ty), number.value) for number in numbers if number.value}
 
 
 def _called_number(mine: Any, theirs: Any, axes: Mapping[Pair, open_axes.OpenAxis]) -> Any:
@@ -260,9 +268,9 @@ class _Rows:
             self._check(block)
         if sum(map(self._loads, leaves)) < self._loads(self.function.body):
             self._refuse()
-        if not self._summed:
-            return self.function
-        body = structural_map(self.function.body, (tvm.s_tir.SBlock, self._ended))
+        body = structural_map(self.function.body, (_LOAD, self._inside))
+        if self._summed:
+            body = structural_map(body, (tvm.s_tir.SBlock, self._ended))
         return self.function.with_body(body)
 
     def _ended(self, block: Any) -> Any:
@@ -293,9 +301,23 @@ class _Rows:
         more = block.alloc_buffers, block.match_buffers, block.annotations
         return tvm.s_tir.SBlock(*fields, *more)
 
+    def _inside(self, load: Any) -> Any:
+        """A load that reads no other memory if numbers of elements were not computed by a call."""
+        is_read = any(isinstance(load.indices[each], _LOAD) for each in self._axes_of(load))
+        if not is_read:
+            return load
+        indices = [
+            tirx.max(tirx.min(index, extent - 1), 0) if isinstance(index, _LOAD) else index
+            for index, extent in zip(load.indices, load.source.shape, strict=True)
+        ]
+        return tirx.BufferLoad(load.source, indices)
+
+    def _axes_of(self, load: Any) -> Axes:
+        return self.axes.get(load.source, ())
+
     def _loads(self, tree: Any) -> int:
         loads = _nodes(tree, tvm.ir.expr.TensorLoad)
-        return sum(bool(self.axes.get(load.source)) for load in loads)
+        return sum(bool(self._axes_of(load)) for load in loads)
 
     def _check(self, block: Any) -> None:
         """Check a block without others in it, and find the open axis of what it stores."""
@@ -321,13 +343,21 @@ class _Rows:
                 self._refuse()
 
     def _read(self, block: Any, analyzer: Any) -> set[Any]:
-        """The indices along open axes that a block reads, without that of the first element."""
+        """The indices along open axes that a block reads, without those of known elements.
+
+        These are the first element, and elements whose number the network has computed. As in a
+        network of the call's size, such a number lies in the call's part.
+        """
         indices = (
             analyzer.simplify(load.indices[axis])
             for load in _nodes(block, tvm.ir.expr.TensorLoad)
-            for axis in self.axes.get(load.source, ())
+            for axis in self._axes_of(load)
         )
-        return {index for index in indices if not self._is_first(index, analyzer)}
+        return {
+            index
+            for index in indices
+            if not isinstance(index, _LOAD) and not self._is_first(index, analyzer)
+        }
 
     def _refuse(self) -> NoReturn:
         raise NotOpenError(f"{self.call.kernel} computes elements from others of an open axis")

@@ -32,6 +32,9 @@ from chameleon_networks._shapes import Bucket, dimensions_of
 
 log = structlog.get_logger()
 
+Extents = tuple[int, ...]
+"""One extent for each dimension of the inputs that has several."""
+
 
 class BucketedFrontend(Frontend):
     """The frontend of a network that is compiled for several input shapes (buckets).
@@ -45,7 +48,9 @@ class BucketedFrontend(Frontend):
     def __init__(self, network: BucketedNetwork) -> None:
         self.network = network
         self.is_exact = False
-        self._lowered: dict[tuple[str, str], LoweredNetwork] = {}
+        self._extents = [dimension.buckets for dimension in network.dimensions]
+        self._lowered: dict[tuple[Extents, str], LoweredNetwork] = {}
+        self._opened: dict[tuple[Extents, Extents, str], OpenDimension | None] = {}
         self.networks = [(bucket, NetworkFrontend(own)) for bucket, own in network.networks]
         for bucket, own in network.networks:
             own.bucket = BucketInputs(name=bucket.name, padded_call=self._padded_call)
@@ -221,25 +226,47 @@ class BucketedFrontend(Frontend):
         number = self._open_number
         if number is None or self.networks[place][0].extents[number] == 1:
             return None
-        other = place + 1 if place + 1 < len(self.networks) else place - 1
-        pairs = [self.networks[place], self.networks[other]]
-        extent, another = (bucket.extents[number] for bucket, _ in pairs)
+        bucket, frontend = self.networks[place]
+        extent = bucket.extents[number]
+        another = self._other_extent(number, extent)
+        extents = (*bucket.extents[:number], another, *bucket.extents[number + 1 :])
+        key = bucket.extents, extents, frontend.network.layout
+        if key not in self._opened:
+            self._opened[key] = self._find_dimension(number, target, *key)
+        dimension = self._opened[key]
+        return dimension and attrs.evolve(dimension, needed=self.is_exact)
+
+    def _find_dimension(
+        self, number: int, target: str, extents: Extents, others: Extents, layout: str
+    ) -> OpenDimension | None:
+        """The open dimension of the network for some extents, from the network for others."""
+        sizes = extents[number], others[number]
         try:
-            own, theirs = (self._lowered_network(pair, target) for pair in pairs)
-            dimension = open_dimension(own, theirs, (extent, another))
+            own = self._lowered_network(extents, layout, target)
+            dimension = open_dimension(own, self._lowered_network(others, layout, target), sizes)
         except (NotOpenError, NotStaticError) as reason:
-            log.info("network_not_open", extent=extent, reason=str(reason))
+            log.info("network_not_open", extent=sizes[0], reason=str(reason))
             return None
         steps = {axis.steps for axis in dimension.axes.values()}
         self.network.output_steps = tuple(sorted(steps.union(self.network.output_steps)))
-        return attrs.evolve(dimension, needed=self.is_exact)
+        return dimension
 
-    def _lowered_network(self, pair: tuple[Bucket, NetworkFrontend], target: str) -> LoweredNetwork:
-        bucket, frontend = pair
-        key = bucket.name, frontend.network.layout
-        if key not in self._lowered:
-            self._lowered[key] = LoweredNetwork.of(prepared_network(frontend.network), target)
-        return self._lowered[key]
+    def _other_extent(self, number: int, extent: int) -> int:
+        """The extent of the network that shows which axes of another one are open."""
+        dimension = self.network.dimensions[number]
+        # Kept buckets are lowered anyway. A range allows any other extent.
+        choices = dimension.buckets, self._extents[number], [extent - 1] * bool(dimension.probes)
+        for others in choices:
+            # A network for an extent of 1 often has other operators.
+            if others := [other for other in others if other not in {1, extent}]:
+                return min(others, key=lambda other: abs(other - extent))
+        return 1
+
+    def _lowered_network(self, extents: Extents, layout: str, target: str) -> LoweredNetwork:
+        if (extents, layout) not in self._lowered:
+            prepared = prepared_network(self.network.with_extents(extents), layout)
+            self._lowered[extents, layout] = LoweredNetwork.of(prepared, target)
+        return self._lowered[extents, layout]
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
         for place, (_, frontend) in enumerate(self.networks):
