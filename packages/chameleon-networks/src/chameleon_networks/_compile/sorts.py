@@ -191,8 +191,8 @@ class _Sort:
         passes = self._bits // _DIGIT_BITS
         unused = _KEY_BITS if is_short else 0
         # Digits have no sign, and the keys of other dtypes may be negative.
-        is_signed = str(self.data.dtype) not in {"bool", "uint8", "uint16"}
-        sign = np.array(is_signed, np.int64) << (unused + self._bits - 1)
+        is_small = self._bits < _KEY_BITS and array_type(str(self.data.dtype)).kind in "bu"
+        sign = np.array(not is_small, np.int64) << (unused + self._bits - 1)
 
         def start(place: Any) -> Any:
             key, *others = self._record(outer, place, inner)
