@@ -257,9 +257,10 @@ class BucketedFrontend(Frontend):
         # Kept buckets are lowered anyway. A range allows any other extent.
         choices = dimension.buckets, self._extents[number], [extent - 1] * bool(dimension.probes)
         for others in choices:
-            # A network for an extent of 1 often has other operators.
+            # A network for an extent of 1 often has other operators, and so has one for an axis
+            # that a stride shortens to 1.
             if others := [other for other in others if other not in {1, extent}]:
-                return min(others, key=lambda other: abs(other - extent))
+                return min(others, key=lambda other: (other < extent, abs(other - extent)))
         return 1
 
     def _lowered_network(self, extents: Extents, layout: str, target: str) -> LoweredNetwork:
