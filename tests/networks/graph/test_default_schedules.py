@@ -72,3 +72,22 @@ def test_a_shuffle_takes_its_sources_by_turns():
     out = _run(scheduled, tvm.runtime.tensor(source))
     halves = source.reshape(24, 12, 2, 8).transpose(0, 1, 3, 2).reshape(SHAPE)
     np.testing.assert_array_equal(out, halves)
+
+
+def test_parts_that_are_joined_in_another_order_are_read_where_they_are():
+    shape = (8, 64)
+    source, other = (te.placeholder(shape, name=name) for name in ("source", "other"))
+    turned = te.compute(shape, lambda i, j: source[7 - i, j])
+    first = te.compute((8, 61), lambda i, j: turned[i, j + 3])
+    last = te.compute((8, 3), lambda i, j: turned[i, j])
+    joined = te.compute(shape, lambda i, j: tirx.if_then_else(j < 61, first[i, j], last[i, j - 61]))
+    result = te.compute(shape, lambda i, j: joined[i, j] + other[i, j])
+    function = te.create_prim_func([source, other, result])
+    scheduled = apply_default_schedules(tvm.IRModule({"main": function}), TARGET)["main"]
+    blocks = []
+    structural_walk(scheduled, (tvm.s_tir.SBlock, blocks.append))
+    assert [str(block.name_hint) for block in blocks if block.iter_vars] == ["compute_4"]
+    x = np.random.default_rng(0).standard_normal((2, *shape)).astype(np.float32)
+    out = tvm.runtime.tensor(np.zeros(shape, np.float32))
+    compile_function(scheduled, tvm_target(NATIVE), plain_loops=False)["main"](*x, out)
+    np.testing.assert_array_equal(out.numpy(), np.roll(x[0][::-1], -3, 1) + x[1])

@@ -121,6 +121,9 @@ def default_plan(function: Any) -> LoopPlan:
 _EXPENSIVE = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "sigmoid", "divide")
 """Parts of the names of functions that take many times as long as reading a number."""
 
+_MOST_MOVED = 8
+"""The most numbers among which a block may choose to count as one that only moves them."""
+
 
 def is_expensive(block: Any) -> bool:
     """Whether a block's operations take much longer than reading its numbers."""
@@ -128,6 +131,19 @@ def is_expensive(block: Any) -> bool:
         isinstance(node, tirx.Div) or any(part in str(node.op) for part in _EXPENSIVE)
         for node in find_nodes(block.body, (tvm.ir.Call, tirx.Div))
     )
+
+
+def _only_moves(block: Any) -> bool:
+    """Whether a block chooses among a few numbers of others, and computes none."""
+    loads = find_nodes(block.body, tvm.ir.TensorLoad)
+
+    def moves(value: Any) -> bool:
+        if isinstance(value, tvm.ir.Call) and "if_then_else" in str(value.op):
+            return all(map(moves, value.args[1:]))
+        return isinstance(value, tvm.ir.TensorLoad)
+
+    is_store = isinstance(block.body, tirx.BufferStore)
+    return is_store and len(loads) <= _MOST_MOVED and moves(block.body.value)
 
 
 def is_elementwise(block: Any) -> bool:
@@ -385,9 +401,11 @@ def _inline(schedule: Schedule, root: Any) -> None:
     """Compute element-wise blocks where their values are used, unless this repeats much work."""
     for block in schedule.get_child_blocks(root):
         consumers = schedule.get_consumers(block)
+        if iterator_positions(schedule, block)[1] or not consumers:
+            continue
         # A block that two others read is computed once, since exponentials cost more than memory
-        # accesses.
-        if iterator_positions(schedule, block)[1] or len(consumers) != 1:
+        # accesses. Parts of a tensor that are joined in another order are no reason for a copy.
+        if len(consumers) > 1 and not all(map(_only_moves, map(schedule.get, [block, *consumers]))):
             continue
         repeated = iteration_count(schedule, consumers[0]) > iteration_count(schedule, block)
         if repeated and is_expensive(schedule.get(block)):
