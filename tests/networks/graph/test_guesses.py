@@ -27,13 +27,13 @@ def _winner(name, *guesses, seconds=None):
 
 
 class Builder(TVMBuilder):
-    """A builder of tasks whose configurations below a number have large rounding errors."""
+    """A builder of tasks whose rounding errors grow below the configuration of a number."""
 
     def __init__(self, rounded):
         self._rounded = rounded
 
-    def rounds_more(self, config):
-        return config[0] < self._rounded
+    def rounding_rank(self, config):
+        return max(0, self._rounded - config[0])
 
     def program(self, config):
         raise NotImplementedError
@@ -104,9 +104,10 @@ def test_measured_kernels_are_never_replaced():
 
 def test_an_algorithm_with_large_rounding_errors_makes_room_for_one_without():
     guess = _winner("a", 0, 1, 2, 3)
-    steps = DeliverySteps([guess, _winner("b", 0, seconds=1.0)], {("a", 0)}, Space(rounded=2))
+    bad = {("a", 0), ("a", 1)}
+    steps = DeliverySteps([guess, _winner("b", 5, seconds=1.0)], bad, Space(rounded=2))
     assert steps.repaired().problem is None
-    assert steps.left == {"a": 2, "b": 0}
+    assert steps.left == {"a": 2, "b": 5}
 
 
 def test_a_measured_kernel_with_large_rounding_errors_makes_room_for_the_fastest_without():
@@ -118,7 +119,7 @@ def test_a_measured_kernel_with_large_rounding_errors_makes_room_for_the_fastest
     assert list(steps.replaced.values()) == ["with the fastest kernel, it is off"]
     alone = DeliverySteps([_winner("a", 0, seconds=1.0)], {("a", 0)}, Space(2, [1, 3]))
     assert alone.repaired().problem is None
-    assert alone.left == {"a": 3}
+    assert alone.left == {"a": 1}
 
 
 def test_errors_that_add_up_over_many_layers_leave_guesses_and_no_default_schedules():

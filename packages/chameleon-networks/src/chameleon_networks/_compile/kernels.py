@@ -121,7 +121,7 @@ class Kernels:
         """A copy of these kernels, with others for tasks whose present kernel fails.
 
         That is the next guess. If the present algorithm has large rounding errors, it is the
-        fastest measured kernel of an algorithm without, or else the best guess of one.
+        fastest measured kernel of an algorithm with smaller ones, or else the best guess of one.
         """
         winners = dict(self.winners)
         for key in keys:
@@ -136,19 +136,21 @@ class Kernels:
     def _others(self, failing: Delivery.Winner) -> Iterator[Delivery.Winner]:
         """Kernels that may replace one that fails, best first."""
         task, guesses = failing.task, failing.guesses
-        rounds_more = self.rounds_more(failing)
-        if rounds_more:
-            yield from (other for other in failing.others if not self.rounds_more(other))
+        rank = self.rounding_rank(failing)
+        if rank:
+            for other in failing.others:
+                if self.rounding_rank(other) < rank:
+                    yield attrs.evolve(other, others=failing.others, guesses=guesses)
             guesses = guesses or tuple(self.first_guesses(task))
         for number, config in enumerate(guesses):
             other = Delivery.Winner(task=task, config=config, guesses=guesses[number + 1 :])
-            if not (rounds_more and self.rounds_more(other)):
+            if not rank or self.rounding_rank(other) < rank:
                 yield other
 
-    def rounds_more(self, winner: Delivery.Winner) -> bool:
-        """Whether a kernel has larger rounding errors than sums of products usually have."""
+    def rounding_rank(self, winner: Delivery.Winner) -> int:
+        """How large a kernel's rounding errors are: 0 for those of sums of products."""
         builder = self.builder(winner.task)
-        return builder is not None and builder.rounds_more(winner.config)
+        return 0 if builder is None else builder.rounding_rank(winner.config)
 
     @property
     def space(self) -> SpaceProvider:

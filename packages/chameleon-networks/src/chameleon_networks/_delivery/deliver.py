@@ -48,8 +48,9 @@ def repaired(
     turn, blamed = 0, False
     while verdict.problem is not None:
         winners = steps.kernels.winners
-        rounded = [key for key, winner in winners.items() if steps.kernels.rounds_more(winner)]
-        suspects = [key for key in winners if key in rounded or not winners[key].checked]
+        ranks = {key: steps.kernels.rounding_rank(winner) for key, winner in winners.items()}
+        rounded = [key for key, rank in ranks.items() if 0 < rank == max(ranks.values())]
+        suspects = [key for key in winners if ranks[key] or not winners[key].checked]
         # Rounding errors of many layers add up, so a second search would blame the next layer.
         if suspects and turn < TURNS and not (rounded and blamed):
             wrong = find_wrong_kernels(steps, suspects)

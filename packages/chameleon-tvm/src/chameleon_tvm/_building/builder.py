@@ -88,10 +88,10 @@ class TVMBuilder(Builder):
         del config
         return 1.0
 
-    def rounds_more(self, config: Sequence[int]) -> bool:
-        """Whether a configuration has larger rounding errors than sums of products usually have."""
+    def rounding_rank(self, config: Sequence[int]) -> int:
+        """How large a configuration's rounding errors are: 0 for those of sums of products."""
         del config
-        return False
+        return 0
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
         program = self.program(config)

@@ -18,7 +18,7 @@ from chameleon_tvm._operators.base import Operator, operator_of
 from chameleon_tvm._spaces.template.options import (
     ALGORITHM,
     DIRECT,
-    ROUNDED_ALGORITHMS,
+    ROUNDING_RANKS,
     TemplateOptions,
 )
 from chameleon_tvm._types import MOST_ELEMENTS
@@ -166,8 +166,8 @@ class TemplateBuilder(TVMBuilder):
     def work(self, config: Sequence[int]) -> float:
         return self.template.work(self.space.decode(config))
 
-    def rounds_more(self, config: Sequence[int]) -> bool:
-        return self.space.decode(config).get(ALGORITHM, DIRECT) in ROUNDED_ALGORITHMS
+    def rounding_rank(self, config: Sequence[int]) -> int:
+        return ROUNDING_RANKS[self.space.decode(config).get(ALGORITHM, DIRECT)]
 
     def packed(self, config: Sequence[int]) -> Arrays:
         constants = [self.inputs[index] for index in sorted(self.operator.constants)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -58,8 +59,9 @@ joint space."""
 _BY_DEFAULT = (DIRECT, *(name for row in ALGORITHMS for name in row.parameters))
 _NAMES = (*_BY_DEFAULT, *WEIGHT_DTYPES)
 
-ROUNDED_ALGORITHMS = frozenset(_NAMES) - {DIRECT}
-"""Algorithms with larger rounding errors than the direct one."""
+ROUNDING_RANKS = defaultdict(int, {**dict.fromkeys(_NAMES, 2), "split6": 1, DIRECT: 0})
+"""Algorithms in the order of their rounding errors. Those of ``split6`` are at most a few times as
+large as those of the direct algorithm."""
 
 if TYPE_CHECKING:
     Algorithm = str
