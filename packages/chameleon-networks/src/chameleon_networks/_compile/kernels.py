@@ -32,6 +32,8 @@ from chameleon_networks._graph.fusion_groups import FusionGroup, candidate_specs
 
 log = structlog.get_logger()
 
+Configs = tuple[tuple[int, ...], ...]
+
 
 def _with_other_output_dtypes(spec: OperatorSpec) -> Iterator[OperatorSpec]:
     """Yield the same operator with each other dtype that its output may have."""
@@ -121,7 +123,7 @@ class Kernels:
         """A copy of these kernels, with others for tasks whose present kernel fails.
 
         That is the next guess. If the present algorithm has large rounding errors, it is the
-        fastest measured kernel of an algorithm with smaller ones, or else the best guess of one.
+        fastest measured kernel of an algorithm with smaller errors, or else its best guess.
         """
         winners = dict(self.winners)
         for key in keys:
@@ -135,17 +137,24 @@ class Kernels:
 
     def _others(self, failing: Delivery.Winner) -> Iterator[Delivery.Winner]:
         """Kernels that may replace one that fails, best first."""
-        task, guesses = failing.task, failing.guesses
-        rank = self.rounding_rank(failing)
+        task, guesses, rank = failing.task, failing.guesses, self.rounding_rank(failing)
         if rank:
             for other in failing.others:
                 if self.rounding_rank(other) < rank:
                     yield attrs.evolve(other, others=failing.others, guesses=guesses)
-            guesses = guesses or tuple(self.first_guesses(task))
+            guesses = self._quickest_first(task, guesses or tuple(self.first_guesses(task)))
         for number, config in enumerate(guesses):
             other = Delivery.Winner(task=task, config=config, guesses=guesses[number + 1 :])
             if not rank or self.rounding_rank(other) < rank:
                 yield other
+
+    def _quickest_first(self, task: Task, guesses: Configs) -> Configs:
+        """Guesses of several algorithms in the order of their estimated costs."""
+        space = self._space.design_space(task)
+        if space.guessed_cost is None or not guesses:
+            return guesses
+        costs = space.guessed_cost(space.values(np.array(guesses, np.int32)))
+        return tuple(guesses[place] for place in np.argsort(costs, kind="stable"))
 
     def rounding_rank(self, winner: Delivery.Winner) -> int:
         """How large a kernel's rounding errors are: 0 for those of sums of products."""
