@@ -32,8 +32,6 @@ from chameleon_networks._graph.fusion_groups import FusionGroup, candidate_specs
 
 log = structlog.get_logger()
 
-Configs = tuple[tuple[int, ...], ...]
-
 
 def _with_other_output_dtypes(spec: OperatorSpec) -> Iterator[OperatorSpec]:
     """Yield the same operator with each other dtype that its output may have."""
@@ -142,19 +140,11 @@ class Kernels:
             for other in failing.others:
                 if self.rounding_rank(other) < rank:
                     yield attrs.evolve(other, others=failing.others, guesses=guesses)
-            guesses = self._quickest_first(task, guesses or tuple(self.first_guesses(task)))
+            guesses = guesses or tuple(self.first_guesses(task))
         for number, config in enumerate(guesses):
             other = Delivery.Winner(task=task, config=config, guesses=guesses[number + 1 :])
             if not rank or self.rounding_rank(other) < rank:
                 yield other
-
-    def _quickest_first(self, task: Task, guesses: Configs) -> Configs:
-        """Guesses of several algorithms in the order of their estimated costs."""
-        space = self._space.design_space(task)
-        if space.guessed_cost is None or not guesses:
-            return guesses
-        costs = space.guessed_cost(space.values(np.array(guesses, np.int32)))
-        return tuple(guesses[place] for place in np.argsort(costs, kind="stable"))
 
     def rounding_rank(self, winner: Delivery.Winner) -> int:
         """How large a kernel's rounding errors are: 0 for those of sums of products."""
