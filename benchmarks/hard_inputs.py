@@ -156,7 +156,8 @@ def chooses_equally(inputs: Iterable[Any], values: Iterable[Any], have: Any, wan
 
     Args:
         inputs: arrays.
-        values: other results of the reference; one of them must be the numbers that it chooses.
+        values: other results of the reference; one of them must be the numbers that it chooses,
+            unless the indices are an order of all numbers.
         have: indices.
         want: the reference's.
     """
@@ -167,7 +168,8 @@ def chooses_equally(inputs: Iterable[Any], values: Iterable[Any], have: Any, wan
                 continue
             one = have.ndim < numbers.ndim  # a single choice along the axis
             as_many = one or _distinct(have, axis) >= _distinct(want, axis)
-            if as_many and any(_equal(theirs, value) for value in values):
+            shown = any(_equal(theirs, value) for value in values)
+            if as_many and (shown or _is_order(want, numbers, axis)):
                 return True
     return False
 
@@ -190,6 +192,12 @@ def _equal(one: Any, other: Any) -> bool:
         and one.dtype == other.dtype
         and (np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
     )
+
+
+def _is_order(indices: Any, numbers: Any, axis: int) -> bool:
+    """Whether indices choose each number along an axis once, as those of ``argsort`` do."""
+    rows = indices.size // max(1, numbers.shape[axis])
+    return indices.shape == numbers.shape and _distinct(indices, axis) == indices.size - rows
 
 
 def _distinct(indices: Any, axis: int) -> int:

@@ -152,3 +152,6 @@ def test_indices_outside_choose_nothing():
     x = np.array([5.0, 7.0])
     assert chooses_equally([x], [x[1]], np.array(1), np.array(1))
     assert not chooses_equally([x], [x[1]], np.array(2), np.array(1))
+    ties = np.zeros(4, np.float32)
+    for order, right in (([3, 1, 0, 2], True), ([3, 1, 0, 0], False), ([3, 1, 0, 4], False)):
+        assert chooses_equally([ties], [], np.array(order), np.arange(4)) is right
