@@ -217,7 +217,7 @@ def test_a_library_that_cannot_run_here_gives_way(pair, tmp_path, capfd):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("interpreted", "another version of Chameleon"),
+        ("interpreted", "virtual machine runs this network; a"),
         ("bucketed", "in buckets of shapes has no file for"),
     ],
 )

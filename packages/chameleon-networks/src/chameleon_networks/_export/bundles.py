@@ -157,8 +157,10 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
             hint="Tune it in one shape, or load it from Python, with its load.py.",
         )
     reason = None
-    if why := manifest.get("virtual_machine"):
-        reason = f"TVM's virtual machine runs this network, because {why}; a {form} has none"
+    why = manifest.get("virtual_machine")
+    if why or manifest.get("run_time") == loading.VIRTUAL_MACHINE:
+        because = f", because {why}" if why else ""
+        reason = f"TVM's virtual machine runs this network{because}; a {form} has none"
     elif state := manifest.get("state"):
         reason = f"calls change its state ({', '.join(state)}), for which a {form} has no place"
     if reason is not None:
@@ -169,7 +171,7 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
 def _check_format(delivered: Path, manifest: Mapping[str, Any]) -> None:
     """Raise an error if an earlier version of Chameleon delivered a folder in another form."""
     # The kernels of earlier versions may call functions of TVM, such as sorting.
-    if manifest.get("format") != FORMAT or "apache-tvm" in manifest["needs"]:
+    if manifest.get("format") != FORMAT or "apache-tvm" in manifest.get("needs", ()):
         raise ConfigError(
             f"another version of Chameleon delivered {delivered}, which does not fit",
             hint=f"Run `chameleon compile {delivered.parent}`, which tunes nothing, then export.",
