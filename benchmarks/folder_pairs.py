@@ -80,8 +80,10 @@ def main() -> None:
         print(json.dumps(compare(asked.old, asked.new, asked.turns, asked.seconds)))
         return
     before, after = map(networks_of, (asked.old, asked.new))
-    ratios = []
-    for name in sorted(before.keys() & after.keys()):
+    names, ratios = sorted(before.keys() & after.keys()), []
+    if not names:
+        parser.error(f"{asked.old} and {asked.new} hold no delivered network of the same name")
+    for name in names:
         command = [sys.executable, __file__, str(before[name]), str(after[name]), "--pair"]
         command += ["--turns", str(asked.turns), "--seconds", str(asked.seconds)]
         row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
