@@ -128,6 +128,20 @@ def test_a_slower_network_is_said_with_the_kernels_to_blame():
     )
 
 
+def test_operators_with_default_schedules_are_part_of_the_summary(run):
+    because = "with the guess before, its outputs are off"
+    slow = [
+        {"name": name, "kernel": kernel, "because": because}
+        for name, kernel in (("a", "default schedule"), ("b", "next guess"))
+    ]
+    lines = run(answer={"unmeasured": slow}).summary_lines
+    sentence = (
+        "1 operator runs with TVM's default schedule, which may be many times slower: " + because
+    )
+    assert f"{sentence}." in lines
+    assert _network().unscheduled is None
+
+
 def test_a_faster_network_and_one_compared_with_nothing_are_not_called_slow():
     assert attrs.evolve(_network(), latency_seconds=0.002).slower() is None
     assert attrs.evolve(_network(), rivals={}).slower() is None

@@ -1,5 +1,6 @@
 """What cannot be delivered is told apart, with the operator and its place."""
 
+import re
 import tempfile
 import textwrap
 from itertools import count
@@ -13,7 +14,7 @@ from chameleon_networks._checks.error_search import ErrorSearch
 from chameleon_networks._checks.worker import NetworkCheck
 from chameleon_networks._compile.loop_tasks import LARGE_SHARE
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._evaluation.verify import TOLERANCE
+from chameleon_networks._evaluation.verify import LARGEST_TOLERANCE, TOLERANCE
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import TorchNetwork
@@ -48,18 +49,22 @@ NETS = """
 
     class Chaos(nn.Module):
         # Each turn of the logistic map doubles an error.
-        def __init__(self):
+        def __init__(self, turns):
             super().__init__()
             self.first = nn.Linear(256, 64)
+            self.turns = turns
 
         def forward(self, x):
             x = torch.sigmoid(self.first(x))
-            for _ in range(16):
+            for _ in range(self.turns):
                 x = 3.99 * x * (1 - x)
             return x
 
     def chaos():
-        return Chaos(), torch.ones(32, 256)
+        return Chaos(16), torch.ones(32, 256)
+
+    def more_chaos():
+        return Chaos(40), torch.ones(32, 256)
 
     class Window(nn.Module):
         # The window is of the memory, so that it depends on the order of the axes there.
@@ -182,6 +187,30 @@ def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):
     report = NetworkCheck(network("chaos"), target, 2).report(["NHWC"])
     assert report.max_relative_error > TOLERANCE
     assert "torch in float32 are off by" in (report.conditioning or "")
+
+
+@pytest.mark.full
+def test_a_network_without_a_right_digit_is_compared_part_by_part(network, target):
+    report = NetworkCheck(network("more_chaos"), target, 2).report(["NHWC"])
+    assert report.max_relative_error > LARGEST_TOLERANCE
+    parts, largest = re.search(
+        r"each of (\d+) parts .* at most (\S+)", report.conditioning or ""
+    ).groups()
+    assert int(parts) > 2
+    assert 0 < float(largest) < TOLERANCE
+
+
+@pytest.mark.full
+def test_a_part_that_is_wrong_is_not_excused(network, target, monkeypatch):
+    values = TorchNetwork.values
+
+    def wrong_values(network, names, batches):
+        for arrays in values(network, names, batches):
+            yield [np.where(array == array.max(), 0, array) for array in arrays]
+
+    monkeypatch.setattr(TorchNetwork, "values", wrong_values)
+    with pytest.raises(ConfigError, match="its outputs are off by"):
+        NetworkCheck(network("more_chaos"), target, 2).report(["NHWC"])
 
 
 def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):

@@ -42,13 +42,13 @@ class Builder(TVMBuilder):
 class Space(SpaceProvider):
     """A space with some first guesses for each task."""
 
-    def __init__(self, rounded=0, guesses=()):
-        self._rounded, self._guesses = rounded, guesses
+    def __init__(self, rounded=0, guesses=(), cost=None):
+        self._rounded, self._guesses, self._cost = rounded, guesses, cost
 
     def design_space(self, task):
         knobs = [Choice(name="number", options=tuple(range(9)))]
         rows = np.array(self._guesses, np.int32).reshape(-1, 1)
-        return DesignSpace(knobs, first_guesses=rows)
+        return DesignSpace(knobs, first_guesses=rows, guessed_cost=self._cost)
 
     def builder(self, task, *, threads):
         return Builder(self._rounded)
@@ -120,6 +120,14 @@ def test_a_measured_kernel_with_large_rounding_errors_makes_room_for_the_fastest
     alone = DeliverySteps([_winner("a", 0, seconds=1.0)], {("a", 0)}, Space(2, [1, 3]))
     assert alone.repaired().problem is None
     assert alone.left == {"a": 1}
+
+
+def test_of_several_guesses_the_one_of_the_least_estimated_cost_comes_first():
+    costs = {0: 1.0, 2: 3.0, 3: 2.0, 4: 4.0}
+    space = Space(2, [2, 3, 4], cost=lambda v: np.array([costs[number] for number in v["number"]]))
+    steps = DeliverySteps([_winner("a", 0)], {("a", 0), ("a", 3)}, space)
+    assert steps.repaired().problem is None
+    assert steps.left == {"a": 2}
 
 
 def test_errors_that_add_up_over_many_layers_leave_guesses_and_no_default_schedules():

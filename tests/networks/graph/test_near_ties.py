@@ -7,7 +7,7 @@ import pytest
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ExitCode
 from chameleon_networks._checks.error_search import ErrorSearch
-from chameleon_networks._checks.near_ties import verdict_with_choices
+from chameleon_networks._checks.near_ties import second_verdict
 from chameleon_networks._compile.unsupported_operator import empty_kernels
 from chameleon_networks._evaluation.verify import Expected
 from chameleon_networks._importers.options import OnnxOptions
@@ -62,7 +62,7 @@ def _verdict(search, monkeypatch, *, theirs=SCORES, table=TABLE, offset=0.0):
             return [best, rows + np.float32(offset), least]
 
         verdict = expected.verdict(ours)
-        return verdict, verdict_with_choices(search, expected, ours, verdict)
+        return verdict, second_verdict(search, expected, ours, verdict)
 
 
 ROUNDED = SCORES.copy()

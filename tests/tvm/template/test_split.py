@@ -286,13 +286,13 @@ LAYER = Conv2dSpec(
 )
 
 
-def test_a_search_chooses_among_all_algorithms():
-    assert algorithms_in(LAYER, SAPPHIRE) == [
-        *("direct", "winograd2", "winograd4", "split3", "split6")
-    ]
-    space = TemplateSpace(TemplateOptions()).design_space(LAYER.task("t", SAPPHIRE))
-    chosen = {space.decode(row)[ALGORITHM] for row in space.first_guesses}
-    assert {"direct", "winograd4", "split3"} <= chosen
+@pytest.mark.parametrize("extent", [7, 14, 64])
+def test_a_search_chooses_among_all_algorithms(extent):
+    layer = attrs.evolve(LAYER, input=[1, 64, extent, extent])
+    names = algorithms_in(layer, SAPPHIRE)
+    assert names == ["direct", "winograd2", "winograd4", "split3", "split6"]
+    space = TemplateSpace(TemplateOptions()).design_space(layer.task("t", SAPPHIRE))
+    assert {space.decode(row)[ALGORITHM] for row in space.first_guesses} == set(names)
 
 
 @pytest.mark.parametrize(

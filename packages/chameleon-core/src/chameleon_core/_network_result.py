@@ -11,7 +11,7 @@ import attrs
 import cattrs
 
 from chameleon_core._dtypes import FLOAT32
-from chameleon_core._words import in_ratio, in_seconds
+from chameleon_core._words import counted, in_ratio, in_seconds
 
 _NAMED = 3
 """Number of kernels that the message about a slow network names."""
@@ -297,6 +297,8 @@ class NetworkResult(InferenceResult):
         kernel: str
         because: str
 
+    DEFAULT_SCHEDULE: ClassVar[str] = "default schedule"
+
     @attrs.frozen(kw_only=True)
     class FrontPoint:
         """One choice of a dtype for each operator of a network, with its time and error.
@@ -451,6 +453,18 @@ class NetworkResult(InferenceResult):
     def status(self) -> str:
         """``verified``, or ``delivered, not verified`` if no other implementation checked it."""
         return "verified" if self.unverified is None else "delivered, not verified"
+
+    @property
+    def unscheduled(self) -> str | None:
+        """A sentence about operators that run with TVM's default schedules; None without any."""
+        tasks = [task for task in self.unmeasured if task.kernel == self.DEFAULT_SCHEDULE]
+        if not tasks:
+            return None
+        runs = "runs" if len(tasks) == 1 else "run"
+        return (
+            f"{counted(len(tasks), 'operator')} {runs} with TVM's default schedule, which may be "
+            f"many times slower: {tasks[0].because}."
+        )
 
     def slower(self, alone: Mapping[str, float | None] | None = None) -> str | None:
         """A message that the network is slower than its fastest rival, and in which kernels.

@@ -1,4 +1,4 @@
-"""Finds the operator of a network at which errors begin, by compiling parts of the network."""
+"""Compiles parts of a network, to find where errors begin or to check each part by itself."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from chameleon_core.api import words
 from chameleon_core.plugin_api import Arrays
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import first_line
+from tvm_ffi.structural import structural_map
 
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network
@@ -25,6 +26,7 @@ from chameleon_networks._evaluation import verify
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._graph.cancellations import with_cancellations
 from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import bindings_of, exact_variables, relax, tvm
 from chameleon_networks._graph.tvm_warnings import warnings_once
@@ -111,6 +113,48 @@ class ErrorSearch:
             return ""
         return found and f"; {found}"
 
+    def in_parts(
+        self, expected: verify.Expected, ours: verify.Run, verdict: verify.OutputCheck
+    ) -> verify.OutputCheck:
+        """Judge a network that amplifies the framework's rounding errors by its parts.
+
+        Each part takes the framework's values as inputs. A part that is wrong is split until its
+        parts are right, or nothing is left to split.
+
+        Args:
+            expected: The framework's outputs. Its ``conditioning`` gets the number of parts.
+            ours: The network.
+            verdict: The result of ``expected`` for the network's outputs.
+
+        Returns:
+            A verdict without a problem if all parts are right, or ``verdict``.
+        """
+        off = verdict.max_relative_error or 0.0
+        conditioning = expected.conditioning if expected.amplifies else None
+        if conditioning is None or conditioning.perturbed or off <= expected.tolerance:
+            return verdict
+        try:
+            problem = expected.problem_beyond_rounding(ours)
+            errors = [] if problem else _Parts(self, expected.samples, expected.answers).errors()
+        except Exception as error:  # noqa: BLE001 - only a better verdict is lost
+            log.info("parts_not_compared", problem=first_line(error))
+            return verdict
+        if problem is not None:
+            return attrs.evolve(verdict, problem=problem)
+        expected.conditioning = attrs.evolve(
+            conditioning, parts=len(errors), largest_error=max(errors)
+        )
+        return attrs.evolve(verdict, problem=None)
+
+    def fusions(self, module: Any) -> Sequence[FusionGroup]:
+        """The fusion groups of a prepared module."""
+        return with_cancellations(find_fusions(module), self.network.cancellations)
+
+    def tuned_tasks(self, part: Any) -> set[str]:
+        """The keys of the tasks whose kernels a part of the network has."""
+        groups = self.fusions(prepare_module(part, self.layout))
+        return {self.kernels.task_of(fusion).key for fusion in groups} & set(self.kernels.winners)
+
     def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
         """Compile and run the network up to a binding: its tuned kernels, and its outputs."""
         with self.running(_up_to(self.network.imported, number)) as (process, kernels):
@@ -120,7 +164,7 @@ class ErrorSearch:
     def running(self, part: Any) -> Iterator[tuple[NetworkProcess, frozenset[str]]]:
         """Compile and run a part of the network, or another form of it; with its tuned kernels."""
         module = prepare_module(part, self.layout)
-        fusions = with_cancellations(find_fusions(module), self.network.cancellations)
+        fusions = self.fusions(module)
         with warnings_once():
             built = compile_network(module, fusions, self.kernels, self.target)
         manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
@@ -192,11 +236,150 @@ class _Places:
         return sorted(found & self.locations.keys(), key=self.numbers.__getitem__)
 
 
+_MOST_TRIES = 12
+"""Number of places that are tried for a cut through a part of a network."""
+
+
+class _WrongPartError(Exception):
+    """A part of a network is wrong although its inputs are the framework's values."""
+
+
+class _Parts:
+    """Runs of bindings of a network, with the framework's values as inputs and outputs."""
+
+    def __init__(
+        self, search: ErrorSearch, batches: Sequence[Arrays], answers: Sequence[Arrays]
+    ) -> None:
+        network = search.network
+        if network.state:
+            raise _WrongPartError("a state has no values in the framework")
+        self._search, self._batches, self._answers = search, batches, answers
+        self._module, self._main = network.imported, network.imported["main"]
+        self._bindings = list(bindings_of(self._main))
+        self._ends = time.monotonic() + search.seconds
+        known, exact = network.graph.locations, exact_variables(self._main)
+        self._numbers = dict.fromkeys(self._main.params, -1)
+        self._last_use = dict.fromkeys(self._main.params, -1)
+        for number, binding in enumerate([*self._bindings, None]):
+            value = self._main.body.body if binding is None else binding.value
+            read = [one for one in relax.analysis.free_vars(value) if one in self._numbers]
+            self._last_use.update(dict.fromkeys(read, number))
+            if binding is not None and read:
+                self._numbers[binding.var] = number
+                self._last_use[binding.var] = number
+        self._outputs = {
+            variable: known[variable.name].output
+            for variable in self._numbers
+            if variable.name in known
+            and isinstance(variable.ty, relax.TensorType)
+            and (variable in exact or str(variable.ty.dtype).startswith("float"))
+        }
+        self._values: dict[int, list[Arrays]] = {-1: list(batches)}
+        self._values[len(self._bindings) - 1] = list(answers)
+
+    def errors(self) -> list[float]:
+        """The largest error of each part of the network, all of which are right."""
+        return self._halves(-1, len(self._bindings) - 1)
+
+    def _halves(self, first: int, last: int) -> list[float]:
+        """The errors of the parts between two bindings, of which the second is included."""
+        middle = self._middle(first, last)
+        if middle is None:
+            [*_, binding] = self._bindings[: last + 1]
+            raise _WrongPartError(f"the part that ends at {binding.var.name} is wrong")
+        errors: list[float] = []
+        for part in ((first, middle), (middle, last)):
+            if time.monotonic() > self._ends:
+                raise TimeoutError("the comparison of parts takes too long")
+            error = self._error(*part)
+            errors += [error] if error <= verify.TOLERANCE else self._halves(*part)
+        return errors
+
+    def _error(self, first: int, last: int) -> float:
+        """The largest error of a part for the framework's values."""
+        with self._search.running(self._part(first, last)) as (process, _):
+            pairs = zip(self._framework(first), self._framework(last), strict=True)
+            error = max(_error_of(process.outputs(x), y) for x, y in pairs)
+        log.info("part_compared", bindings=(first + 1, last), error=error)
+        return error
+
+    def _middle(self, first: int, last: int) -> int | None:
+        """The place nearest to the middle of a part at which a cut splits no tuned kernel."""
+        center = (first + last) / 2
+        places = [at for at in range(first + 1, last) if self._has_values(at)]
+        places.sort(key=lambda at: abs(at - center))
+        tasks = self._search.tuned_tasks(self._part(first, last)) if places else set()
+        for at in places[:_MOST_TRIES]:
+            halves = self._part(first, at), self._part(at, last)
+            if set[str]().union(*map(self._search.tuned_tasks, halves)) >= tasks:
+                return at
+        return None
+
+    def _live(self, number: int) -> list[Any]:
+        """The variables that exist after a binding and that later ones read."""
+        if number < 0:
+            return list(self._main.params)
+        return [
+            variable
+            for variable, own in self._numbers.items()
+            if own <= number < self._last_use[variable]
+        ]
+
+    def _has_values(self, number: int) -> bool:
+        """Whether the framework shows all values that later bindings read."""
+        live = self._live(number)
+        return bool(live) and all(one in self._outputs or self._numbers[one] < 0 for one in live)
+
+    def _framework(self, number: int) -> list[Arrays]:
+        """The framework's values of the variables after a binding, for each batch."""
+        if number not in self._values:
+            live, params = self._live(number), list(self._main.params)
+            names = [self._outputs[one] for one in live if one not in params]
+            shown = self._search.network.values(names, self._batches)
+            self._values[number] = []
+            for batch, values in zip(self._batches, shown, strict=True):
+                rest = iter(values)
+                arrays = [batch[params.index(x)] if x in params else next(rest) for x in live]
+                kinds = [str(variable.ty.dtype) for variable in live]
+                self._values[number].append(
+                    [array.astype(kind) for array, kind in zip(arrays, kinds, strict=True)]
+                )
+        return self._values[number]
+
+    def _part(self, first: int, last: int) -> Any:
+        """The bindings after one up to another as a network."""
+        live = self._live(first)
+        inputs = [relax.Var(f"given{number}", variable.ty) for number, variable in enumerate(live)]
+        given = dict(zip(live, inputs, strict=True))
+
+        bindings = [
+            relax.VarBinding(binding.var, with_others(binding.value, given))
+            for number, binding in enumerate(self._bindings)
+            if first < number <= last or binding.var not in self._numbers
+        ]
+        is_end = last == len(self._bindings) - 1
+        result = self._main.body.body if is_end else relax.Tuple(self._live(last))
+        return with_result(self._module, inputs, bindings, with_others(result, given))
+
+
+def _error_of(got: Arrays, wanted: Arrays) -> float:
+    """The largest relative error of some values; infinite if integers differ."""
+    pairs = zip(got, wanted, strict=True)
+    if any(y.dtype.kind != "f" and verify.differing(x, y) for x, y in pairs):
+        return float("inf")
+    return verify.relative_error(got, wanted)
+
+
 def _up_to(module: Any, number: int) -> Any:
     """A network whose only output is the value of one binding of another network."""
     main = module["main"]
     bindings = list(itertools.islice(bindings_of(main), number + 1))
     return with_result(module, main.params, bindings, bindings[-1].var)
+
+
+def with_others(value: Any, others: Mapping[Any, Any]) -> Any:
+    """An expression with other variables in place of some."""
+    return structural_map(value, (relax.Var, lambda variable: others.get(variable, variable)))
 
 
 def with_result(module: Any, inputs: Sequence[Any], bindings: Sequence[Any], value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Compares a network that chooses among nearly equal numbers with the choices of its framework.
+"""Judges a network whose outputs are wrong once more, because rounding may be the only cause.
 
 Rounding decides which of two nearly equal scores is the larger one. A network may therefore choose
 other positions than its framework, and its later outputs then differ, although it is right.
@@ -16,9 +16,8 @@ import structlog
 from chameleon_core.plugin_api import Arrays
 from chameleon_tvm.api import first_line
 from numpy.typing import NDArray
-from tvm_ffi.structural import structural_map
 
-from chameleon_networks._checks.error_search import ErrorSearch, with_result
+from chameleon_networks._checks.error_search import ErrorSearch, with_others, with_result
 from chameleon_networks._evaluation.processes import NetworkProcess
 from chameleon_networks._evaluation.verify import (
     Expected,
@@ -162,10 +161,10 @@ def network_with_choices(search: ErrorSearch, ours: Run, tolerance: float) -> It
             log.warning("framework_chooses_other_positions", count=run.changed, reason=reason)
 
 
-def verdict_with_choices(
+def second_verdict(
     search: ErrorSearch, expected: Expected, ours: Run, verdict: OutputCheck
 ) -> OutputCheck:
-    """Judge a network with wrong outputs once more, because only near ties may be the cause.
+    """Judge a network with wrong outputs once more: with the framework's choices, or by its parts.
 
     Args:
         search: The facts with which the network is compiled.
@@ -178,7 +177,7 @@ def verdict_with_choices(
     """
     with network_with_choices(search, ours, expected.tolerance) as run:
         own = verdict if run is None else expected.verdict(run)
-    return verdict if own.problem is not None else own
+    return search.in_parts(expected, ours, verdict) if own.problem is not None else own
 
 
 def _is_tied(
@@ -249,13 +248,11 @@ def _with_inputs(module: Any, choices: Sequence[_Choice]) -> Any:
     inputs = [relax.Var(f"choice{i}", one.positions.ty) for i, one in enumerate(choices)]
     fed = {one.positions: given for one, given in zip(choices, inputs, strict=True)}
 
-    def with_given(value: Any) -> Any:
-        return structural_map(value, (relax.Var, lambda variable: fed.get(variable, variable)))
-
     bindings = [
-        relax.VarBinding(binding.var, with_given(binding.value)) for binding in bindings_of(main)
+        relax.VarBinding(binding.var, with_others(binding.value, fed))
+        for binding in bindings_of(main)
     ]
-    result = with_given(main.body.body)
+    result = with_others(main.body.body, fed)
     values = {binding.var: binding.value for binding in bindings}
     whole = values.get(result, result)
     outputs = list(whole.fields) if isinstance(whole, relax.Tuple) else [result]

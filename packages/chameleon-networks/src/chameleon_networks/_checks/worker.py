@@ -34,7 +34,7 @@ from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
 from chameleon_networks._checks.check import CheckReport
 from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
-from chameleon_networks._checks.near_ties import verdict_with_choices
+from chameleon_networks._checks.near_ties import second_verdict
 from chameleon_networks._compile.compile import CompiledNetwork, compile_network
 from chameleon_networks._compile.loop_tasks import costly_functions, large_shares
 from chameleon_networks._compile.unsupported_operator import (
@@ -356,7 +356,7 @@ class NetworkCheck:
             facts = empty_kernels(self.target), self.target, self.threads
             search = ErrorSearch(self.network, layout, *facts, seconds=SECONDS)
             if verdict.problem is not None:
-                verdict = verdict_with_choices(search, expected, ours, verdict)
+                verdict = second_verdict(search, expected, ours, verdict)
             if verdict.problem is not None:
                 verdict = reference.arbitrated(ours, verdict)
         name = reference.name
@@ -366,7 +366,6 @@ class NetworkCheck:
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}{cause}")
         self.steps.begin("estimate errors")
         cancellations = reference.cancellations(fusions)
-        conditioning = expected.conditioning
         # An untuned network may be many times slower than the tuned one. Functions that matter
         # after tuning would seem cheap in comparison, so the framework's time is the scale if it is
         # shorter.
@@ -375,7 +374,7 @@ class NetworkCheck:
             layout=layout,
             max_relative_error=verdict.max_relative_error,
             reference=name,
-            conditioning=None if conditioning is None else conditioning.sentence(name),
+            conditioning=expected.remark(name),
             reference_seconds=reference.seconds,
             unscheduled=large_shares(kernels, network.unscheduled, seconds),
             loops=costly_functions(network.functions, kernels, seconds),

@@ -32,6 +32,8 @@ from chameleon_networks._graph.fusion_groups import FusionGroup, candidate_specs
 
 log = structlog.get_logger()
 
+Configs = tuple[tuple[int, ...], ...]
+
 
 def _with_other_output_dtypes(spec: OperatorSpec) -> Iterator[OperatorSpec]:
     """Yield the same operator with each other dtype that its output may have."""
@@ -140,7 +142,7 @@ class Kernels:
             for other in failing.others:
                 if self.rounding_rank(other) < rank:
                     yield attrs.evolve(other, others=failing.others, guesses=guesses)
-            guesses = guesses or tuple(self.first_guesses(task))
+            guesses = self._cheapest_first(task, guesses or tuple(self.first_guesses(task)))
         for number, config in enumerate(guesses):
             other = Delivery.Winner(task=task, config=config, guesses=guesses[number + 1 :])
             if not rank or self.rounding_rank(other) < rank:
@@ -160,6 +162,14 @@ class Kernels:
         """The configurations of a task that its design space recommends, best first."""
         space = self._space.design_space(task)
         return [tuple(config) for config in space.first_guesses.tolist()]
+
+    def _cheapest_first(self, task: Task, guesses: Configs) -> Configs:
+        """Guesses of several algorithms, the lowest estimated cost first."""
+        space = self._space.design_space(task)
+        if space.guessed_cost is None or not guesses:
+            return guesses
+        cost = space.guessed_cost(space.values(np.array(guesses, np.int32)))
+        return tuple(guesses[at] for at in np.argsort(cost, kind="stable"))
 
     @property
     def loops(self) -> TunedLoops:

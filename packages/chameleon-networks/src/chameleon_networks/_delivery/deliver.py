@@ -147,8 +147,8 @@ def verified(
         log.warning("reference_is_wrong", why=result.disagreement)
     if result.unverified is not None:
         log.warning("network_not_verified", why=result.unverified)
-    if steps.expected.conditioning is not None:
-        why = steps.expected.conditioning.sentence(reference)
+    why = steps.expected.remark(reference)
+    if why is not None:
         result = attrs.evolve(result, conditioning=why)
         log.warning("rounding_is_large", reason=why)
     if settled.network.half is not None:

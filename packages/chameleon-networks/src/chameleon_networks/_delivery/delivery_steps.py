@@ -30,7 +30,7 @@ from chameleon_networks._artifact.writer import (
 )
 from chameleon_networks._c_runtime.linking import compiler_command
 from chameleon_networks._checks.error_search import SECONDS, ErrorSearch
-from chameleon_networks._checks.near_ties import verdict_with_choices
+from chameleon_networks._checks.near_ties import second_verdict
 from chameleon_networks._comparison.baselines import Baselines
 from chameleon_networks._comparison.reduced_precision import ReducedComparison
 from chameleon_networks._compile.compile import compile_network
@@ -81,8 +81,7 @@ COMPILING = "compiling and verifying"
 MEASURING_SECONDS = 0.5
 """Time in which a library beside that of the tuned network is measured."""
 
-FIRST, PREDICTED = "first guess", "configuration predicted to be best"
-ANOTHER, DEFAULT = "next guess", "default schedule"
+FIRST, ANOTHER, PREDICTED = "first guess", "next guess", "configuration predicted to be best"
 """Phrases that say what an operator without a measured time is delivered with."""
 
 _NOT_A_KERNEL = (
@@ -326,7 +325,7 @@ class DeliverySteps:
             if chosen is not None and chosen.measured:
                 continue
             best = PREDICTED if first is not None and first.predicted else FIRST
-            kernel = DEFAULT
+            kernel = NetworkResult.DEFAULT_SCHEDULE
             if chosen is not None and first is not None:
                 kernel = best if chosen.config == first.config else ANOTHER
             because = "it was not reached" if first is not None else "no measurement succeeded"
@@ -375,7 +374,7 @@ class DeliverySteps:
         """Compare with the reference, whose near ties may be decided otherwise."""
         verdict = self.expected.verdict(process.outputs)
         if verdict.problem is not None:
-            verdict = verdict_with_choices(search, self.expected, process.outputs, verdict)
+            verdict = second_verdict(search, self.expected, process.outputs, verdict)
         return verdict
 
     def choose_kernels_in_network(self) -> Path | None:

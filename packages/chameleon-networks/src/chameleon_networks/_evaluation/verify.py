@@ -169,10 +169,15 @@ class Conditioning:
     Attributes:
         own_error: The largest |difference| over the largest |exact| of all samples.
         perturbed: Whether the framework's answers were compared with those for perturbed inputs.
+        parts: The number of parts of the network that were compared with the framework's values,
+            because the outputs are further off than ``tolerance``; 0 if they are not.
+        largest_error: The largest error of these parts.
     """
 
     own_error: float
     perturbed: bool = False
+    parts: int = 0
+    largest_error: float = 0.0
 
     @classmethod
     def of(
@@ -204,6 +209,12 @@ class Conditioning:
             else f"the answers of {reference} in float32 are off by {self.own_error:.1e} of the "
             "largest one in float64"
         )
+        if self.parts:
+            return (
+                f"the network makes much of roundings: {apart}, so that each of {self.parts} parts "
+                f"was compared with the values of {reference}, with errors of at most "
+                f"{self.largest_error:.1e}"
+            )
         return (
             f"the network makes much of roundings: {apart}, so that {self.tolerance:.0e} is "
             "allowed here"
@@ -290,11 +301,13 @@ class Expected:
     """A framework's outputs, with a tolerance that grows with its own rounding errors.
 
     Attributes:
+        samples: The inputs of each inference.
+        answers: The framework's outputs for them.
         wrong: The inputs and the number of the output that the last verdict found wrong, or None.
     """
 
-    _samples: Sequence[Arrays]
-    _answers: Sequence[Arrays]
+    samples: Sequence[Arrays]
+    answers: Sequence[Arrays]
     _exact: Callable[[], Sequence[Arrays] | None]
     _rounded: bool = attrs.field(default=False, kw_only=True)
     _special: Sequence[SpecialCheck] = attrs.field(default=(), kw_only=True)
@@ -311,29 +324,47 @@ class Expected:
         least = QUANTIZED_TOLERANCE if self._rounded else TOLERANCE
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 
+    @property
+    def amplifies(self) -> bool:
+        """Whether the framework's own rounding, measured if it is not known, is large."""
+        if self.conditioning is None and (exact := self._exact()) is not None:
+            self.conditioning = Conditioning.of(self.answers, exact, perturbed=self._rounded)
+        return self.conditioning is not None and self.conditioning.tolerance > TOLERANCE
+
+    def remark(self, reference: str) -> str | None:
+        """A sentence for the user if the framework's own rounding was measured and is large."""
+        if self.conditioning is None or not self.amplifies:
+            return None
+        return self.conditioning.sentence(reference)
+
     def verdict(self, run: Run) -> OutputCheck:
         """Compare a network's outputs, with the framework's rounding measured if needed."""
         self.wrong = None
         try:
-            got = [run(inputs) for inputs in self._samples]
+            got = [run(inputs) for inputs in self.samples]
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
-        check = compare_all(got, self._answers, tolerance=self.tolerance)
-        if check.may_be_rounding and self.conditioning is None:
-            exact = self._exact()
-            if exact is None:
-                return check
-            self.conditioning = Conditioning.of(self._answers, exact, perturbed=self._rounded)
-            check = compare_all(got, self._answers, tolerance=self.tolerance)
+        check = compare_all(got, self.answers, tolerance=self.tolerance)
+        if check.may_be_rounding and self.amplifies:
+            check = compare_all(got, self.answers, tolerance=self.tolerance)
         if check.problem is not None:
             self.wrong = self._first_wrong(got)
             return check
         problem = self._other_integers(got) or self._problem_of_channels(got)
-        return attrs.evolve(check, problem=problem or self._special_one(run))
+        return attrs.evolve(check, problem=problem or self._special_problem(run))
+
+    def problem_beyond_rounding(self, run: Run) -> str | None:
+        """A sentence about wrong integers or special inputs, whatever the errors of other outputs.
+
+        Raises:
+            ChameleonError: The network cannot be run.
+        """
+        got = [run(inputs) for inputs in self.samples]
+        return self._other_integers(got) or self._special_problem(run)
 
     def _other_integers(self, got: Sequence[Arrays]) -> str | None:
         """A sentence about an output of exact integers that has other ones, or None."""
-        for inputs, ours, theirs in zip(self._samples, got, self._answers, strict=True):
+        for inputs, ours, theirs in zip(self.samples, got, self.answers, strict=True):
             for number in sorted(self._exact_outputs):
                 if count := differing(ours[number], theirs[number]):
                     self.wrong = inputs, number
@@ -343,15 +374,15 @@ class Expected:
 
     def _first_wrong(self, got: Sequence[Arrays]) -> tuple[Arrays, int] | None:
         """The inputs and the number of the first output that is off."""
-        for inputs, *outputs in zip(self._samples, got, self._answers, strict=True):
+        for inputs, *outputs in zip(self.samples, got, self.answers, strict=True):
             for number, (ours, theirs) in enumerate(zip(*outputs, strict=False)):
                 if compare_outputs([ours], [theirs], tolerance=self.tolerance).problem:
                     return inputs, number
         return None
 
-    def _special_one(self, run: Run) -> str | None:
+    def _special_problem(self, run: Run) -> str | None:
         """A sentence about the first special inputs for which the network is wrong, or None."""
-        scales = magnitudes(self._answers)
+        scales = magnitudes(self.answers)
         for one in self._special:
             problem = one.problem(run, scales, self.tolerance)
             if problem:
@@ -364,10 +395,10 @@ class Expected:
         if self._rounded or self._others is None:
             return None
         right: list[Sequence[Arrays]] = []
-        problem = wrong_channel(got, self._answers, right, tolerance=self.tolerance)
+        problem = wrong_channel(got, self.answers, right, tolerance=self.tolerance)
         for other in self._others if problem else ():
             right += [] if (answers := other()) is None else [answers]
-            problem = wrong_channel(got, self._answers, right, tolerance=self.tolerance)
+            problem = wrong_channel(got, self.answers, right, tolerance=self.tolerance)
             if problem is None:
                 break
         return problem if right else None

@@ -323,8 +323,9 @@ def _network_lines(network: NetworkResult) -> list[str]:
     doubts = []
     if network.unverified is not None:
         doubts.append(f"The network is {network.status}, since {network.unverified}.")
+    slow = [] if network.unscheduled is None else [network.unscheduled]
     if network.latency_seconds is None:
-        return [*doubts, "It is not timed."] if doubts else [_UNTIMED]
+        return [*doubts, *(["It is not timed."] if doubts else [_UNTIMED]), *slow]
     dtype = "" if network.precision == FLOAT32 else f", in {network.precision}"
     took = in_seconds(network.latency_seconds, FORM)
     lines = [*doubts, f"The network takes {took} for one inference{network.each}{dtype}."]
@@ -341,7 +342,7 @@ def _network_lines(network: NetworkResult) -> list[str]:
         lines += filter(None, [network.doubt])
     elif network.untuned_seconds is not None:
         lines.append(f"Untuned, it takes {in_seconds(network.untuned_seconds, FORM)}.")
-    return [*lines, *network.default_sentences]
+    return [*lines, *slow, *network.default_sentences]
 
 
 def _operator_lines(timed: Sequence[OperatorResult], count: int) -> list[str]:

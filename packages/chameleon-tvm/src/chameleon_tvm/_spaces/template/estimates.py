@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._spaces.template.geometry import Geometry
+from chameleon_tvm._spaces.template.options import ALGORITHM
 
 AVX512_BYTES = 64
 FLOAT_BYTES = 4
@@ -160,7 +161,7 @@ class Tiling(ABC):
 def by_algorithm(values: Values, numbers: Mapping[str, int]) -> Numbers:
     """The number of each configuration's algorithm, shape (n,); arbitrary for other algorithms."""
     each = [float(number) for number in numbers.values()]
-    return np.select([values["algorithm"] == name for name in numbers], each, each[0])
+    return np.select([values[ALGORITHM] == name for name in numbers], each, each[0])
 
 
 def evenly_spaced(space: DesignSpace, count: int) -> NDArray[np.int32]:
@@ -183,7 +184,8 @@ def first_guesses(
 ) -> NDArray[np.int32]:
     """The configurations with the lowest estimated cost, those with different tiles first.
 
-    A second configuration with the same tile comes later by about the error of the estimates.
+    A second configuration with the same tile comes later by about the error of the estimates. The
+    best configuration of each algorithm is among them, since another one may round too much.
     """
     configs = evenly_spaced(space, _MAX_RANKED)
     configs = configs[space.legal(configs)]
@@ -201,4 +203,7 @@ def first_guesses(
     cheaper = np.empty(len(tile))
     cheaper[grouped] = np.arange(len(tile)) - starts
     penalized = cost[order] * (1.0 + GUESS_ERROR * cheaper)
-    return configs[order[np.argsort(penalized, kind="stable")[:count]]]
+    ranked = configs[order[np.argsort(penalized, kind="stable")]]
+    algorithms = ranked[:, space.index[ALGORITHM]] if ALGORITHM in space.index else ranked[:1, 0]
+    _, best = np.unique(algorithms, return_index=True)
+    return ranked[[*range(min(count, len(ranked))), *sorted(best[best >= count])]]
