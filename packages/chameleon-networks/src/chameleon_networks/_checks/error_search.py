@@ -169,7 +169,9 @@ class ErrorSearch:
             built = compile_network(module, fusions, self.kernels, self.target)
         manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
         with temporary_folder() as folder:
-            executable = attrs.evolve(built.executable, repackings=self.repackings)
+            executable = built.executable
+            if attrs.has(type(executable)):  # and not a program of TVM's virtual machine
+                executable = attrs.evolve(executable, repackings=self.repackings)
             write_artifact(Path(folder), executable, {**manifest, **built.facts})
             with delivered_process("a part", Path(folder), threads=self.threads) as process:
                 yield process, frozenset(task["name"] for task in manifest["tasks"])
@@ -236,7 +238,10 @@ class _Places:
         return sorted(found & self.locations.keys(), key=self.numbers.__getitem__)
 
 
-_MOST_TRIES = 12
+_PARTS_SECONDS = 600.0
+"""Limit for the comparison of parts, on a busy machine as well, since it decides what is right."""
+
+_MOST_TRIES = 16
 """Number of places that are tried for a cut through a part of a network."""
 
 
@@ -256,7 +261,7 @@ class _Parts:
         self._search, self._batches, self._answers = search, batches, answers
         self._module, self._main = network.imported, network.imported["main"]
         self._bindings = list(bindings_of(self._main))
-        self._ends = time.monotonic() + search.seconds
+        self._ends = time.monotonic() + _PARTS_SECONDS
         known, exact = network.graph.locations, exact_variables(self._main)
         self._numbers = dict.fromkeys(self._main.params, -1)
         self._last_use = dict.fromkeys(self._main.params, -1)
@@ -304,16 +309,23 @@ class _Parts:
         return error
 
     def _middle(self, first: int, last: int) -> int | None:
-        """The place nearest to the middle of a part at which a cut splits no tuned kernel."""
+        """A place in the middle of a part, with few values, at which a cut splits no kernel."""
         center = (first + last) / 2
         places = [at for at in range(first + 1, last) if self._has_values(at)]
-        places.sort(key=lambda at: abs(at - center))
-        tasks = self._search.tuned_tasks(self._part(first, last)) if places else set()
+        places.sort(key=lambda at: (len(self._live(at)), abs(at - center)))
+        tasks = self._tasks(first, last) if places else set()
         for at in places[:_MOST_TRIES]:
-            halves = self._part(first, at), self._part(at, last)
-            if set[str]().union(*map(self._search.tuned_tasks, halves)) >= tasks:
-                return at
+            try:
+                if self._tasks(first, at) | self._tasks(at, last) >= tasks:
+                    return at
+            # TVM raises errors of many classes.
+            except Exception as error:  # noqa: BLE001 - another place may do
+                log.info("part_not_prepared", problem=first_line(error))
         return None
+
+    def _tasks(self, first: int, last: int) -> set[str]:
+        """The keys of the tasks whose kernels a part has."""
+        return self._search.tuned_tasks(self._part(first, last))
 
     def _live(self, number: int) -> list[Any]:
         """The variables that exist after a binding and that later ones read."""
