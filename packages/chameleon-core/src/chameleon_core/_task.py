@@ -36,6 +36,8 @@ class Task:
         alternative_of: for an alternative (a task that computes an operator in another dtype than
             the network's), the name of the task that it would replace. Empty for other tasks.
             Alternatives have a separate share of the budget.
+        cold_bytes: the bytes of the weights that the network reads between two executions; 0 if
+            the operator is in no network. They are not part of the task's identity.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Task:
     weight: int = 1
     location: str = ""
     alternative_of: str = ""
+    cold_bytes: int = 0
 
     @property
     def key(self) -> str:
@@ -62,6 +65,8 @@ class Task:
     def to_json(self) -> dict[str, Any]:
         """The task as JSON values. ``Task(**value)`` makes the task again."""
         values = {**attrs.asdict(self, recurse=False), "arguments": dict(self.arguments)}
-        if not self.alternative_of:
-            del values["alternative_of"]
-        return values
+        return {
+            name: value
+            for name, value in values.items()
+            if value or name not in {"alternative_of", "cold_bytes"}
+        }

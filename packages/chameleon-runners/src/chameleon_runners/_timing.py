@@ -64,7 +64,10 @@ class TimingPolicy:
     def of(cls, options: TimingOptions) -> Self:
         """The policy for a runner's options."""
         chosen = {name: getattr(options, name) for name in attrs.fields_dict(cls)}
-        return cls(**{**chosen, "max_repeats": max(options.max_repeats, options.min_repeats)})
+        repeats = max(options.max_repeats, options.min_repeats)
+        return cls(
+            **{**chosen, "max_repeats": repeats, "cold_bytes": options.cold_bytes or 0},
+        )
 
     def runs_per_repeat(self, run_seconds: float) -> int:
         """The number of consecutive runs that one repeat of a kernel should have."""

@@ -34,9 +34,10 @@ class TimingOptions:
     memory_mib: int | None = unbound(
         None, "memory limit of a worker in MiB; null: a share of the machine's memory", at_least=64
     )
-    cold_bytes: int = option(
-        0,
-        "bytes to touch between runs, so that weights come from memory; 0: warm caches",
+    cold_bytes: int | None = option(
+        None,
+        "bytes of copies of the weights to read in turns; 0: warm caches; null: as many as the "
+        "network's other weights on this machine, 0 on other devices",
         at_least=0,
     )
     repeat_seconds: float = option(

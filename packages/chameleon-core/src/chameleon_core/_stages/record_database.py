@@ -65,8 +65,11 @@ class RecordDatabase(ABC):
                 task: the task.
                 space: the name of the plugin that made its design space.
                 fingerprint: the fingerprint of the design space.
-                conditions: the conditions that the times depend on.
+                conditions: the conditions that the times depend on. The cold weights of a task in
+                    a network are a further condition.
             """
+            if task.cold_bytes:
+                conditions = {**conditions, "weights": "cold"}
             return cls(
                 operator=task.operator,
                 arguments=task.arguments,

@@ -241,14 +241,27 @@ class NetworkFrontend(DeliverableNetwork):
     def named_tasks(self, target: str) -> list[Task]:
         """The same tasks as ``tasks``, without checking the weights."""
         specs = self._specs(target)
-        tasks = [spec.task(spec.name, target) for spec in specs]
+        # Weights are read once for each inference, so the caches hold those of later operators.
+        weights = bytes_of_constants(self.network.imported)
+        tasks = [
+            attrs.evolve(
+                spec.task(spec.name, target),
+                cold_bytes=weights if isinstance(spec, FusedSpec) else 0,
+            )
+            for spec in specs
+        ]
         if self._loops:
             functions = functions_without_kernels(*prepared_network(self.network), target)
             tasks += loop_tasks(self._loops, functions, target)
         if self.precision is not None:
             known = {task.key for task in tasks}
             others = self.precision.alternatives(specs, target)
-            tasks += [task for task in others if task.key not in known]
+            cold = {task.name for task in tasks if task.cold_bytes}
+            tasks += [
+                attrs.evolve(task, cold_bytes=weights if task.alternative_of in cold else 0)
+                for task in others
+                if task.key not in known
+            ]
         return tasks
 
     def _specs(self, target: str) -> list[OperatorSpec]:

@@ -104,6 +104,8 @@ class LocalStream(OrderedStream):
         return self._measure(jobs)
 
 
+_MOST_COLD_BYTES = 64 << 20
+"""Largest number of bytes of copies of the weights, unless the options name another number."""
 _BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
 
 
@@ -136,13 +138,21 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
         return self._process_pool(threads=self._threads, blas_threads=1)
 
     def _context(
-        self, pool: ProcessPool, builders: BuilderPool, reference: Reference, deadlines: Deadlines
+        self,
+        task: Task,
+        pool: ProcessPool,
+        builders: BuilderPool,
+        reference: Reference,
+        deadlines: Deadlines,
     ) -> LocalContext:
+        policy = self._policy
+        if self._options.cold_bytes is None:
+            policy = attrs.evolve(policy, cold_bytes=min(task.cold_bytes, _MOST_COLD_BYTES))
         return LocalContext(
             pool=pool,
             builders=builders,
             options=self._options,
-            policy=self._policy,
+            policy=policy,
             reference=reference,
             deadlines=deadlines,
             threads=self._threads,
@@ -180,8 +190,9 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
         for job in jobs:
             key = builder_key(job.space, job.task)
             reference = resources.references.of(key)
+            deadlines = self._deadlines_of(key)
             context = self._context(
-                resources.pool, resources.builders, reference, self._deadlines_of(key)
+                job.task, resources.pool, resources.builders, reference, deadlines
             )
             # A worker holds the kernels of one task only.
             single_worker = len(jobs) > 1
@@ -213,7 +224,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
         try:
             # Builders may use all cores, because some kernels start threads while they are built.
             builders = BuilderPool(pool=pool, size=len(contenders))
-            context = self._context(pool, builders, reference, Deadlines(self._options))
+            context = self._context(task, pool, builders, reference, Deadlines(self._options))
             yield ProcessComparison(task, contenders, context=context)
         finally:
             self._comparison_pool = None
@@ -225,7 +236,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
     def conditions(self) -> Mapping[str, Any]:
         return {
             "threads": self._threads,
-            "cold_bytes": self._policy.cold_bytes,
+            "cold_bytes": self._options.cold_bytes or 0,
             "versions": installed(("apache-tvm",)),
         }
 
