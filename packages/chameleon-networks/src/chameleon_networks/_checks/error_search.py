@@ -24,9 +24,17 @@ from chameleon_networks._compile.sequence.repacking import Repacking
 from chameleon_networks._evaluation import verify
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._graph.cancellations import with_cancellations
+from chameleon_networks._graph.counted import CountedAxes
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
-from chameleon_networks._graph.relax_utils import bindings_of, exact_variables, relax, tvm
+from chameleon_networks._graph.relax_utils import (
+    COUNTS_ATTRIBUTE,
+    bindings_of,
+    counted_axes,
+    exact_variables,
+    relax,
+    tvm,
+)
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._source_location import SourceLocation
@@ -154,6 +162,7 @@ class _Places:
         """Find the variables of a network's graph that one of its outputs depends on."""
         main, known = network.imported["main"], network.graph.locations
         exact = exact_variables(main) if network.exact_outputs else set()
+        counted = CountedAxes.in_module(network.imported) if counted_axes(main) else None
         bindings = {binding.var: binding.value for binding in bindings_of(main)}
         result = main.body.body
         result = bindings.get(result, result)
@@ -165,6 +174,8 @@ class _Places:
             and known[variable.name].output
             and isinstance(variable.ty, relax.TensorType)
             and (variable in exact or str(variable.ty.dtype).startswith("float"))
+            # The framework's value may have another size.
+            and not (counted and counted.of(variable))
         }
         reads = {var: relax.analysis.free_vars(value) for var, value in bindings.items()}
         numbers = {variable: number for number, variable in enumerate(bindings)}
@@ -208,5 +219,6 @@ def with_result(module: Any, inputs: Sequence[Any], bindings: Sequence[Any], val
     result = relax.Var("result", kind)
     block = relax.DataflowBlock([*bindings, relax.VarBinding(result, value)])
     function = relax.Function(inputs, relax.SeqExpr([block], result), kind, attrs=main.attrs)
+    function = function.without_attr(COUNTS_ATTRIBUTE)
     made = tvm.IRModule({**dict(module.functions_items()), module.get_global_var("main"): function})
     return relax.transform.DeadCodeElimination()(relax.transform.Normalize()(made))

@@ -35,6 +35,16 @@ STATE_ATTRIBUTE = "chameleon.state"
 Their new values are its last outputs.
 """
 
+COUNTS_ATTRIBUTE = "chameleon.counts"
+"""The attribute of ``main`` with the axes of its outputs whose extents are known after a call.
+
+For each count, it has pairs of an output and an axis. A count is a tensor of one int64. The counts
+are the last outputs.
+"""
+
+COUNTED = "counted_"
+"""The beginning of the names of kernels that choose elements, and count them."""
+
 LOOPS_ATTRIBUTE = "chameleon.loops"
 """An attribute of functions that are already vectorized and parallel loops."""
 
@@ -73,6 +83,12 @@ _Number = Callable[[float], Any]
 def state_count(function: Any) -> int:
     """How many of a function's last inputs are buffers that a call changes; see STATE_ATTRIBUTE."""
     return int((function.attrs or {}).get(STATE_ATTRIBUTE, 0))
+
+
+def counted_axes(function: Any) -> list[list[list[int]]]:
+    """Pairs of an output and an axis for each count of a function; see COUNTS_ATTRIBUTE."""
+    counts = (function.attrs or {}).get(COUNTS_ATTRIBUTE, ())
+    return [[[int(number) for number in pair] for pair in axes] for axes in counts]
 
 
 def mutate(module: Any, mutator: Any) -> Any:
@@ -129,11 +145,18 @@ def exact_variables(function: Any) -> set[Any]:
         known = all(read in exact for read in reads)
         if (
             operator_name(value) in CHOICES
+            or is_counted(value)
             or (known and _is_integral(variable))
             or isinstance(variable.ty, relax.ShapeType)
         ):
             exact.add(variable)
     return exact
+
+
+def is_counted(value: Any) -> bool:
+    """Whether a value is the call of a kernel with the places of elements and their count."""
+    is_kernel = operator_name(value) == "relax.call_tir"
+    return is_kernel and str(value.args[0].name_hint).startswith(COUNTED)
 
 
 def _is_integral(variable: Any) -> bool:

@@ -17,6 +17,7 @@ from torch._higher_order_ops.effects import with_effects
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from chameleon_networks._importers.torch.lowering import (
+    counted,
     linear_algebra,
     recurrent,
     sorting,
@@ -110,7 +111,7 @@ _CONVERSIONS = {_ATEN._to_copy.default, _ATEN.view.dtype}  # noqa: SLF001
 def decomposition_table() -> Any:
     """Torch's core decompositions and Chameleon's, by operator; see ``run_decompositions``."""
     table = (core_decompositions or torch.export.default_decompositions)()
-    table.update(DECOMPOSITIONS)
+    table.update({**DECOMPOSITIONS, **counted.decompositions()})
     return table
 
 

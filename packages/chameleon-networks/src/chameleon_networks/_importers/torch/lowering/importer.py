@@ -23,11 +23,19 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from chameleon_networks import _source_location as source_location
 from chameleon_networks._frameworks.inference import like
+from chameleon_networks._graph.counted import (
+    COUNTED_SIZE,
+    Axes,
+    CountedAxes,
+    CountedSizeError,
+    with_counts,
+)
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import STATE_ATTRIBUTE, relax
 from chameleon_networks._importers.torch.inference import state_of
 from chameleon_networks._importers.torch.lowering import (
     arithmetic,
+    counted,
     images,
     indexing,
     quantized,
@@ -46,6 +54,7 @@ from chameleon_networks._source_location import ImportedGraph, SourceLocation
 
 CONVERTERS = {
     **arithmetic.CONVERTERS,
+    **counted.CONVERTERS,
     **images.CONVERTERS,
     **indexing.CONVERTERS,
     **quantized.CONVERTERS,
@@ -71,6 +80,7 @@ def torch_graph(program: Any) -> ImportedGraph:
     """Read an exported program into Relax."""
     double = any(value.dtype == torch.float64 for value in program.state_dict.values())
     importer = _Importer(_IN_FLOAT32 if double else WAY_OUT)
+    importer.refuse_sizes(program)
     try:
         module = importer.from_exported_program(
             _decomposed(program),
@@ -97,6 +107,7 @@ def torch_graph(program: Any) -> ImportedGraph:
         module.update_func(
             module.get_global_var("main"), module["main"].with_attr(STATE_ATTRIBUTE, len(state))
         )
+    module = with_counts(module)
     return ImportedGraph(
         module=module,
         locations=importer.locations,
@@ -203,6 +214,13 @@ class _Importer(ExportedProgramImporter):
         self.locations: dict[str, SourceLocation] = {}
         self.survey = OperatorSurvey()
         self._state: frozenset[str] = frozenset()
+        self._counted: CountedAxes | None = None
+
+    def refuse_sizes(self, program: Any) -> None:
+        """Raise an error if a program computes with sizes that depend on values."""
+        reason = f"{COUNTED_SIZE}, and it computes with this size"
+        self._refuse(dict.fromkeys(counted.readers_of_sizes(program), reason))
+        self.survey.check()
 
     def is_state(self, node: Any) -> bool:
         """Whether a node is a buffer that calls change, perhaps with rows that were written."""
@@ -262,12 +280,33 @@ class _Importer(ExportedProgramImporter):
             if difference := _difference(result, node.meta.get("val")):
                 self._refuse({node: f"the compiler gives it another {difference} than torch"})
                 return self.zeros(node)
-            for item in result if isinstance(result, list | tuple) else [result]:
+            results = result if isinstance(result, list | tuple) else [result]
+            if reason := self._problem_of_sizes(node, results):
+                self._refuse({node: reason})
+                return self.zeros(node)
+            for item in results:
                 if isinstance(item, relax.Var):
                     self.locations.setdefault(str(item.name), source_location.location_of(node))
             return result
 
         return convert_with_location
+
+    def counted_axes(self, value: Any) -> Axes:
+        """The axes of a value whose sizes are known only when the network runs."""
+        return {} if self._counted is None else self._counted.of(value)
+
+    def _problem_of_sizes(self, node: Any, results: Iterable[Any]) -> str:
+        """Why a node cannot have results of sizes that depend on values; empty if it can."""
+        if getattr(node.target, "namespace", "") == counted.NAMESPACE and self._counted is None:
+            self._counted = CountedAxes.in_builder(self.block_builder)
+        if self._counted is None:
+            return ""
+        try:
+            for item in results:
+                self._counted.of(item)
+        except CountedSizeError as error:
+            return str(error)
+        return ""
 
     def zeros(self, node: Any) -> Any:
         """Zeros in place of an unsupported operator's result, to find all such operators."""
