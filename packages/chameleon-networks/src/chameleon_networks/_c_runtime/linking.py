@@ -298,7 +298,7 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 """Temporary folders that are kept until the process ends."""
 
 
-def outputs_of(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def outputs_of(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The outputs of a library: those of the network, then the counts that cut them."""
     outputs = [
         {"name": f"output{number}", **output} for number, output in enumerate(manifest["outputs"])

@@ -35,14 +35,18 @@ from chameleon_networks._graph.relax_utils import STATE_ATTRIBUTE, relax
 from chameleon_networks._importers.torch.inference import state_of
 from chameleon_networks._importers.torch.lowering import (
     arithmetic,
-    counted,
     images,
     indexing,
     quantized,
     recurrent,
+    sorting,
 )
-from chameleon_networks._importers.torch.lowering.decompositions import decompose, function_calls
-from chameleon_networks._importers.torch.lowering.empty_tensors import is_scalar, reduces_scalar
+from chameleon_networks._importers.torch.lowering.decompositions import (
+    decompose,
+    function_calls,
+    is_scalar,
+    reduces_scalar,
+)
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
 from chameleon_networks._importers.torch.programs import input_tensors
 from chameleon_networks._importers.unsupported_operators import (
@@ -54,11 +58,11 @@ from chameleon_networks._source_location import ImportedGraph, SourceLocation
 
 CONVERTERS = {
     **arithmetic.CONVERTERS,
-    **counted.CONVERTERS,
     **images.CONVERTERS,
     **indexing.CONVERTERS,
     **quantized.CONVERTERS,
     **recurrent.CONVERTERS,
+    **sorting.CONVERTERS,
 }
 
 
@@ -219,7 +223,7 @@ class _Importer(ExportedProgramImporter):
     def refuse_sizes(self, program: Any) -> None:
         """Raise an error if a program computes with sizes that depend on values."""
         reason = f"{COUNTED_SIZE}, and it computes with this size"
-        self._refuse(dict.fromkeys(counted.readers_of_sizes(program), reason))
+        self._refuse(dict.fromkeys(sorting.readers_of_sizes(program), reason))
         self.survey.check()
 
     def is_state(self, node: Any) -> bool:
@@ -297,7 +301,7 @@ class _Importer(ExportedProgramImporter):
 
     def _problem_of_sizes(self, node: Any, results: Iterable[Any]) -> str:
         """Why a node cannot have results of sizes that depend on values; empty if it can."""
-        if getattr(node.target, "namespace", "") == counted.NAMESPACE and self._counted is None:
+        if getattr(node.target, "namespace", "") == sorting.NAMESPACE and self._counted is None:
             self._counted = CountedAxes.in_builder(self.block_builder)
         if self._counted is None:
             return ""
