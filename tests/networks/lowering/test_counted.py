@@ -170,7 +170,7 @@ def test_operators_that_would_mix_elements_are_refused(operator, text):
 
 def _selected(x):
     rows = x[x[:, 0] > 0]
-    return rows.softmax(1), rows @ torch.ones(5, 2) + 1
+    return rows.softmax(1), rows @ torch.ones(5, 2) + 1, rows * (x + 1)[x[:, 0] > 0]
 
 
 def _chosen_twice(x):

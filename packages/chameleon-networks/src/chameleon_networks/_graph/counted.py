@@ -13,7 +13,7 @@ import attrs
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import emit, tirx
 
-from chameleon_networks._graph.constants import ELEMENTWISE, slices_of
+from chameleon_networks._graph.constants import ELEMENTWISE, array_of, slices_of
 from chameleon_networks._graph.relax_utils import (
     COUNTED,
     COUNTS_ATTRIBUTE,
@@ -34,6 +34,9 @@ COUNTED_ATTRIBUTE = "chameleon.counted"
 
 They are counted along their first axis. The last result is the count.
 """
+
+_SAME_DEPTH = 8
+"""So many operators before a mask may be repeated."""
 
 COUNTED_SIZE = "the size of an axis that it reads is known only when the network runs"
 """The beginning of the reason why an operator cannot read a counted tensor."""
@@ -57,11 +60,15 @@ class CountedAxes:
     Args:
         value_of: A function that returns the value of a variable, or None for a parameter.
         function_of: A function that returns the function of a global variable.
+
+    Attributes:
+        places: The chosen places by what they were chosen from, so that equal masks have one count.
     """
 
     def __init__(self, value_of: Callable[[Any], Any], function_of: Callable[[Any], Any]) -> None:
         self._value_of, self._function_of = value_of, function_of
         self._known: dict[Any, Axes] = {}
+        self.places: dict[Any, Any] = {}
 
     @classmethod
     def in_module(cls, module: Any) -> CountedAxes:
@@ -95,6 +102,24 @@ class CountedAxes:
             self._known[variable] = {} if own is None else self._of_value(own)
             left.pop()
         return self._of_value(value)
+
+    def key_of(self, value: Any, depth: int = _SAME_DEPTH) -> Any:
+        """A key that tensors share if the same operators compute them, up to some depth."""
+        own = self._value_of(value) if isinstance(value, relax.Var) else value
+        is_scalar = isinstance(own, tvm.ir.GenericConst) and not own.ty.ndim
+        if isinstance(own, relax.Var):
+            key = self.key_of(own, depth)
+        elif isinstance(own, relax.Tuple):
+            key = tuple(self.key_of(field, depth) for field in own.fields)
+        elif isinstance(own, relax.Call) and depth:
+            parts = (self.key_of(argument, depth - 1) for argument in own.args)
+            key = (operator_name(own), str(own.attrs), str(own.ty), *parts)
+        elif is_scalar:
+            key = (str(own.ty.dtype), array_of(own).item())
+        else:
+            is_number = isinstance(value, relax.Var | relax.Call | tvm.ir.GenericConst)
+            key = value if is_number else str(value)
+        return key
 
     def _of_value(self, value: Any) -> Axes:
         if isinstance(value, relax.Var):
@@ -505,15 +530,23 @@ def _filled_beyond(builder: Any, tensor: Any, axes: Axes, value: float) -> Any:
     return tensor
 
 
-def nonzero_places(builder: Any, tensor: Any, axes: Axes) -> Any:
+def nonzero_places(builder: Any, tensor: Any, known: CountedAxes) -> Any:
     """The places of the elements of a flattened tensor that are not zero, as int64.
 
     Args:
         builder: The builder of the graph.
         tensor: The tensor.
-        axes: Its counted axes.
+        known: Finds out which axes of the graph's tensors are counted.
     """
-    tensor = _flat(builder, _filled_beyond(builder, tensor, axes, 0))
+    key = known.key_of(tensor)
+    if key not in known.places:
+        filled = _filled_beyond(builder, tensor, known.of(tensor), 0)
+        known.places[key] = _nonzero_places(builder, filled)
+    return known.places[key]
+
+
+def _nonzero_places(builder: Any, tensor: Any) -> Any:
+    tensor = _flat(builder, tensor)
     [extent] = shape_of(tensor)
     dtype = str(tensor.ty.dtype)
     data = emit.buffer("x", [extent], dtype=dtype)

@@ -126,14 +126,14 @@ def _compress(node: Node) -> Any:
     if nodes.is_constant(node[1]):
         positions = relax.const(np.flatnonzero(node.value(1)).astype(np.int64))
     else:
-        positions = counted.nonzero_places(node.builder, node[1], node.counted_axes(1))
+        positions = counted.nonzero_places(node.builder, node[1], node.counted)
     return op.take(x, positions, axis)
 
 
 def _non_zero(node: Node) -> Any:
     """``NonZero``: a column of indices for each element that is not zero."""
     shape = shape_of(node[0]) or [1]  # a scalar counts as a vector
-    places = counted.nonzero_places(node.builder, node[0], node.counted_axes())
+    places = counted.nonzero_places(node.builder, node[0], node.counted)
     rows = [op.expand_dims(row, 0) for row in counted.coordinates(node.builder, places, shape)]
     return op.concat(rows, 0)
 

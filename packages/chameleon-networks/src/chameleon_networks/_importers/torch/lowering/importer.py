@@ -25,7 +25,6 @@ from chameleon_networks import _source_location as source_location
 from chameleon_networks._frameworks.inference import like
 from chameleon_networks._graph.counted import (
     COUNTED_SIZE,
-    Axes,
     CountedAxes,
     CountedSizeError,
     with_counts,
@@ -285,7 +284,7 @@ class _Importer(ExportedProgramImporter):
                 self._refuse({node: f"the compiler gives it another {difference} than torch"})
                 return self.zeros(node)
             results = result if isinstance(result, list | tuple) else [result]
-            if reason := self._problem_of_sizes(node, results):
+            if reason := self._problem_of_sizes(results):
                 self._refuse({node: reason})
                 return self.zeros(node)
             for item in results:
@@ -295,14 +294,15 @@ class _Importer(ExportedProgramImporter):
 
         return convert_with_location
 
-    def counted_axes(self, value: Any) -> Axes:
-        """The axes of a value whose sizes are known only when the network runs."""
-        return {} if self._counted is None else self._counted.of(value)
-
-    def _problem_of_sizes(self, node: Any, results: Iterable[Any]) -> str:
-        """Why a node cannot have results of sizes that depend on values; empty if it can."""
-        if getattr(node.target, "namespace", "") == sorting.NAMESPACE and self._counted is None:
+    @property
+    def counted(self) -> CountedAxes:
+        """Finds out which axes have sizes that are known only when the network runs."""
+        if self._counted is None:
             self._counted = CountedAxes.in_builder(self.block_builder)
+        return self._counted
+
+    def _problem_of_sizes(self, results: Iterable[Any]) -> str:
+        """Why a node cannot have results of sizes that depend on values; empty if it can."""
         if self._counted is None:
             return ""
         try:

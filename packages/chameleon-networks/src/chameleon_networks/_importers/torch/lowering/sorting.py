@@ -275,9 +275,8 @@ def _histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # n
     return member.sum(1).to(x.dtype)
 
 
-NAMESPACE = "chameleon"
-"""The namespace of operators that exist only between the export of a program and its import."""
-_LIBRARY = torch.library.Library(NAMESPACE, "DEF")
+_LIBRARY = torch.library.Library("chameleon", "DEF")
+"""Operators that exist only between the export of a program and its import."""
 
 
 def _define(schema: str, function: Callable[..., Any]) -> Any:
@@ -451,7 +450,7 @@ def _convert_distinct(call: TorchCall) -> Any:
     return counted.distinct(
         call.importer.block_builder,
         call.value(0),
-        call.importer.counted_axes(call.value(0)),
+        call.importer.counted.of(call.value(0)),
         is_sorted=bool(is_sorted),
         neighbours=bool(neighbours),
     )
@@ -460,7 +459,7 @@ def _convert_distinct(call: TorchCall) -> Any:
 def _convert_nms(call: TorchCall) -> Any:
     builder, op = call.importer.block_builder, relax.op
     boxes, scores = call.value(0), call.value(1)
-    [count], axes = call.shape, call.importer.counted_axes(scores)
+    [count], axes = call.shape, call.importer.counted.of(scores)
     kept = counted.Suppression(most=count, is_plain=True).apply(
         builder,
         call.emit(op.reshape(boxes, [1, count, 4])),
@@ -474,7 +473,7 @@ def _convert_nms(call: TorchCall) -> Any:
 
 CONVERTERS: dict[str, Converter] = {
     "nonzero.default": lambda call: counted.nonzero_places(
-        call.importer.block_builder, call.value(0), call.importer.counted_axes(call.value(0))
+        call.importer.block_builder, call.value(0), call.importer.counted
     ),
     "distinct.default": _convert_distinct,
     "nms.default": _convert_nms,
