@@ -208,6 +208,12 @@ def test_torch_chooses_elements():
     assert wrong(cases) == {}
 
 
+def test_a_scalar_has_no_axis_to_cut():
+    network, inputs = of(lambda x: torch.nonzero(x[0] > 0), torch.randn(6))
+    with pytest.raises(ConfigError, match=r"operator \w+ .* depends on its numbers"):
+        torch_graph(export_module(network, inputs, "case").program)
+
+
 @pytest.mark.parametrize(
     ("operator", "function"),
     [

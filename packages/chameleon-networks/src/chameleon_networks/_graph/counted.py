@@ -24,6 +24,7 @@ from chameleon_networks._graph.relax_utils import (
     operator_name,
     relax,
     shape_of,
+    sort_key,
     state_count,
     tvm,
     values_of,
@@ -577,6 +578,113 @@ def coordinates(builder: Any, places: Any, shape: Sequence[int]) -> list[Any]:
     return indices
 
 
+@attrs.frozen(eq=False)
+class _Heap:
+    """A binary heap of keys with places, the least one first (Williams, Heapsort, 1964).
+
+    Equal keys are in the order of their places.
+    """
+
+    _keys: Any
+    _places: Any
+    _size: Any
+    _slot: Any
+
+    @classmethod
+    def of(cls, most: int) -> _Heap:
+        """A heap of so many keys at most."""
+        # One more element, as a comparison of the last child reads its neighbour.
+        keys = _int64("keys", most + 1)
+        places = emit.buffer("places", [most + 1], dtype="int32")
+        size, slot = (emit.buffer(name, [1], dtype="int32") for name in ("size", "slot"))
+        return cls(keys, places, size, slot)
+
+    @property
+    def buffers(self) -> list[Any]:
+        """The buffers to allocate."""
+        return [self._keys, self._places, self._size, self._slot]
+
+    @property
+    def length(self) -> Any:
+        """How many keys the heap has."""
+        return emit.load(self._size, [0])
+
+    @property
+    def first(self) -> Any:
+        """The place of the least key."""
+        return emit.load(self._places, [0])
+
+    def clear(self) -> Any:
+        """The statement that empties the heap."""
+        return emit.store(self._size, [0], tirx.const(0, "int32"))
+
+    def append(self, key: Any, place: Any) -> Any:
+        """The statement that adds a key, after which the heap needs ``order``."""
+        more = emit.store(self._size, [0], self.length + 1)
+        return emit.sequence([*self._written(self.length, key, place), more])
+
+    def order(self) -> Any:
+        """The statement that puts the keys in the order of a heap."""
+        half = tirx.truncdiv(self.length, tirx.const(2, "int32"))
+        return emit.loop("back", half, lambda back: self._sink(half - 1 - back))
+
+    def remove_first(self) -> Any:
+        """The statement that removes the least key."""
+        last = self.length
+        moved = self._written(
+            tirx.const(0, "int32"), emit.load(self._keys, [last]), emit.load(self._places, [last])
+        )
+        less = emit.store(self._size, [0], self.length - 1)
+        return emit.sequence([less, *moved, self._sink(tirx.const(0, "int32"))])
+
+    def _written(self, slot: Any, key: Any, place: Any) -> list[Any]:
+        return [emit.store(self._keys, [slot], key), emit.store(self._places, [slot], place)]
+
+    def _precedes(self, one: Any, other: Any) -> Any:
+        keys, places = (
+            [emit.load(buffer, [slot]) for slot in (one, other)]
+            for buffer in (self._keys, self._places)
+        )
+        tie = tirx.all(tirx.EQ(*keys), places[0] < places[1])
+        return tirx.any(keys[0] < keys[1], tie)
+
+    def _sink(self, slot: Any) -> Any:
+        """The statement that moves a key down until none below it precedes it."""
+        end = int(self._keys.shape[0])
+
+        def step(_: Any) -> Any:
+            own, left, child = (tirx.Var(name, "int32") for name in ("own", "left", "child"))
+            key, place = tirx.Var("key", "int64"), tirx.Var("place", "int32")
+            right = tirx.all(left + 1 < self.length, self._precedes(left + 1, left))
+            exchanged = [
+                tirx.Bind(key, emit.load(self._keys, [own])),
+                tirx.Bind(place, emit.load(self._places, [own])),
+                *self._written(
+                    own, emit.load(self._keys, [child]), emit.load(self._places, [child])
+                ),
+                *self._written(child, key, place),
+                emit.store(self._slot, [0], child),
+            ]
+            stop = emit.store(self._slot, [0], tirx.const(end, "int32"))
+            below = [
+                tirx.Bind(child, tirx.Select(right, left + 1, left)),
+                emit.branch([(self._precedes(child, own), emit.sequence(exchanged))], stop),
+            ]
+            return emit.sequence(
+                [
+                    tirx.Bind(own, emit.load(self._slot, [0])),
+                    tirx.Bind(left, own * 2 + 1),
+                    emit.when(left < self.length, emit.sequence(below)),
+                ]
+            )
+
+        steps = [
+            emit.store(self._slot, [0], slot),
+            emit.loop("level", end.bit_length(), step),
+        ]
+        return emit.sequence(steps)
+
+
 @attrs.frozen(kw_only=True)
 class Suppression:
     """Non-maximum suppression: keeps boxes that overlap no better one.
@@ -608,84 +716,92 @@ class Suppression:
         images, classes, count = shape_of(scores)
         if axes.keys() - {2}:
             raise CountedSizeError(f"{COUNTED_SIZE}, and it is not that of the boxes")
-        ranked = _filled_beyond(builder, scores, axes, -math.inf)
-        order = builder.emit(relax.op.argsort(ranked, -1, descending=True, dtype="int64"))
         limits = [_flat(builder, one, [1]) for one in (overlap, least) if one is not None]
         limits += [_number(builder, one) for one in axes.values()]
-        dtype = str(boxes.ty.dtype)
         inputs = [
-            emit.buffer("boxes", [images, count, 4], dtype=dtype),
+            emit.buffer("boxes", [images, count, 4], dtype=str(boxes.ty.dtype)),
             emit.buffer("scores", [images, classes, count], dtype=str(scores.ty.dtype)),
-            _int64("order", images, classes, count),
             *(
                 emit.buffer(f"limit{number}", [1], dtype=str(one.ty.dtype))
                 for number, one in enumerate(limits)
             ),
         ]
-        kept = _int64("kept", images * classes * min(self.most, count), 3)
-        number = _int64("count", 1)
-        body = emit.sequence(
-            [
-                _filled(kept),
-                _filled(number),
-                emit.loops(
-                    {"image": images, "class": classes},
-                    lambda image, label: self._of_class(inputs, kept, number, image, label),
-                ),
+        rows, most = images * classes, min(self.most, count)
+        lists = emit.buffer("lists", [rows, most], dtype="int32")
+        lengths = emit.buffer("lengths", [rows], dtype="int32")
+        kept, number = _int64("kept", rows * most, 3), _int64("count", 1)
+
+        def join(row: Any, at: Any) -> Any:
+            slot = _index(emit.load(number, [0]))
+            values = [row // classes, row % classes, emit.load(lists, [row, at])]
+            stored = [
+                emit.store(kept, [slot, column], tirx.Cast("int64", value))
+                for column, value in enumerate(values)
             ]
-        )
+            is_listed = at < emit.load(lengths, [row])
+            return emit.when(is_listed, emit.sequence([*stored, _next(number)]))
+
+        steps = [
+            emit.parallel("row", rows, lambda row: self._of_class(inputs, lists, lengths, row)),
+            _filled(kept),
+            _filled(number),
+            emit.loops({"row": rows, "at": most}, join),
+        ]
+        body = emit.allocate([lists, lengths], emit.sequence(steps))
         kernel = emit.function([*inputs, kept, number], body), [kept, number], 1
-        arguments = [boxes, scores, order, *limits]
+        arguments = [boxes, scores, *limits]
         return _counted_call(builder, kernel, "non_max_suppression", arguments)[0]
 
-    def _of_class(self, inputs: Any, kept: Any, number: Any, image: Any, label: Any) -> Any:
-        boxes, scores, order, overlap, *limits = inputs
-        first, is_kept = (emit.buffer(name, [1], dtype="int32") for name in ("first", "is_kept"))
+    def _of_class(self, inputs: Any, lists: Any, lengths: Any, row: Any) -> Any:
+        """List the boxes of one class that are kept."""
+        boxes, scores, overlap, *limits = inputs
+        _, classes, extent = (int(length) for length in scores.shape)
+        image, label = row // classes, row % classes
+        heap = _Heap.of(extent)
+        length, is_kept = (emit.buffer(name, [1], dtype="int32") for name in ("length", "is_kept"))
         one, zero = tirx.const(1, "int32"), tirx.const(0, "int32")
 
-        def consider(rank: Any) -> Any:
+        def propose(box: Any) -> Any:
+            score = emit.load(scores, [image, label, box])
+            added = heap.append(tirx.Cast("int64", ~sort_key(score)), box)
+            for limit in limits:
+                bound = emit.load(limit, [0])
+                if str(limit.dtype) == "int64":  # the number of boxes
+                    added = emit.when(tirx.Cast("int64", box) < bound, added)
+                else:
+                    added = emit.when(score > tirx.Cast(str(score.ty), bound), added)
+            return added
+
+        def consider(_: Any) -> Any:
             box, end = tirx.Var("box", "int32"), tirx.Var("end", "int32")
-            start = emit.load(first, [0])
 
             def compare(earlier: Any) -> Any:
-                other = _index(emit.load(kept, [earlier, 2]))
+                other = emit.load(lists, [row, earlier])
                 suppressed = self._overlaps(boxes, image, other, box, overlap)
                 is_open = tirx.EQ(emit.load(is_kept, [0]), one)
                 return emit.when(is_open, emit.when(suppressed, emit.store(is_kept, [0], zero)))
 
-            row = [image, label, box]
-            stored = [
-                emit.store(kept, [end, column], tirx.Cast("int64", value))
-                for column, value in enumerate(row)
-            ]
+            listed = [emit.store(lists, [row, end], box), emit.store(length, [0], end + 1)]
             steps = [
+                tirx.Bind(box, heap.first),
+                tirx.Bind(end, emit.load(length, [0])),
+                heap.remove_first(),
                 emit.store(is_kept, [0], one),
-                emit.loop("earlier", end - start, compare, start=start),
-                emit.when(
-                    tirx.EQ(emit.load(is_kept, [0]), one), emit.sequence([*stored, _next(number)])
-                ),
+                emit.loop("earlier", end, compare),
+                emit.when(tirx.EQ(emit.load(is_kept, [0]), one), emit.sequence(listed)),
             ]
-            possible = end - start < tirx.const(self.most, "int32")
-            for limit in limits:
-                if str(limit.dtype) == "int64":  # the number of boxes
-                    inside = tirx.Cast("int64", box) < emit.load(limit, [0])
-                else:
-                    score = emit.load(scores, [image, label, box])
-                    inside = score > tirx.Cast(str(score.ty), emit.load(limit, [0]))
-                possible = tirx.all(possible, inside)
-            return emit.sequence(
-                [
-                    tirx.Bind(box, _index(emit.load(order, [image, label, rank]))),
-                    tirx.Bind(end, _index(emit.load(number, [0]))),
-                    emit.when(possible, emit.sequence(steps)),
-                ]
-            )
+            is_open = emit.load(length, [0]) < tirx.const(int(lists.shape[1]), "int32")
+            return emit.when(tirx.all(heap.length > zero, is_open), emit.sequence(steps))
 
         steps = [
-            emit.store(first, [0], _index(emit.load(number, [0]))),
-            emit.loop("rank", int(order.shape[2]), consider),
+            emit.store(length, [0], zero),
+            heap.clear(),
+            emit.loop("box", extent, propose),
+            heap.order(),
+            emit.loop("rank", extent, consider),
+            emit.store(lengths, [row], emit.load(length, [0])),
         ]
-        return emit.allocate([first, is_kept], emit.sequence(steps))
+        return emit.allocate([length, is_kept, *heap.buffers], emit.sequence(steps))
 
     def _overlaps(self, boxes: Any, image: Any, one: Any, other: Any, limit: Any) -> Any:
         """Whether the union of two boxes has more than the allowed share in common."""

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 from chameleon_system.api import block_import
-from chameleon_tvm.api import te, tirx
+from chameleon_tvm.api import array_type, te, tirx
 from chameleon_tvm.api import tvm as _tvm
 from numpy.typing import NDArray
 
@@ -63,6 +63,12 @@ _LARGE = 1024
 
 _CONSTANT = "constant:"
 """Beginning of a name that no importer gives to a variable."""
+
+SORTABLE = ("int32", "int64")
+"""Dtypes that TVM's run-time library sorts. It sorts floats, too, but misplaces NaN."""
+
+KEY_BITS = 32
+"""Number of bits of a key that is one integer with its place."""
 
 NEAREST, LINEAR, CUBIC = "nearest", "bilinear", "bicubic"
 ZEROS, BORDER, REFLECTION = "zeros", "border", "reflection"
@@ -517,3 +523,20 @@ def opaque_loops(function: Any) -> Any:
     """A function of vectorized and parallel loops that no pass fuses or schedules."""
     marks = {"s_tir": True, LOOPS_ATTRIBUTE: True, "op_pattern": _OPAQUE}
     return in_block(function).with_attr(marks)
+
+
+def sort_key(number: Any) -> Any:
+    """An integer in the order of numbers, by their bits; zeros are equal, NaN is the largest."""
+    kind = array_type(str(number.ty))
+    whole = SORTABLE[kind.itemsize * 8 > KEY_BITS]
+    if "float" not in kind.name:
+        integer = tirx.Cast(whole, number)
+        is_wide = kind.name == f"u{whole}"
+        return integer ^ tirx.min_value(whole) if is_wide else integer
+    stored = f"int{8 * kind.itemsize}"
+    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
+    nan = tirx.max_value(stored).astype(whole)
+    bits = tirx.Cast(whole, tirx.reinterpret(stored, number))
+    size = bits & nan
+    signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
+    return tirx.Select(size > tirx.const(infinite, whole), nan, signed)

@@ -118,6 +118,12 @@ def _pad(node: Node) -> Any:
     return x
 
 
+def _nonzero_places(node: Node, index: int) -> Any:
+    """The places of the numbers of a flattened input that are not zero."""
+    known = node.counted or counted.CountedAxes.in_builder(node.builder)
+    return counted.nonzero_places(node.builder, node[index], known)
+
+
 def _compress(node: Node) -> Any:
     x, axis = node[0], node.attributes.get("axis")
     if axis is None:
@@ -126,14 +132,14 @@ def _compress(node: Node) -> Any:
     if nodes.is_constant(node[1]):
         positions = relax.const(np.flatnonzero(node.value(1)).astype(np.int64))
     else:
-        positions = counted.nonzero_places(node.builder, node[1], node.counted)
+        positions = _nonzero_places(node, 1)
     return op.take(x, positions, axis)
 
 
 def _non_zero(node: Node) -> Any:
     """``NonZero``: a column of indices for each element that is not zero."""
     shape = shape_of(node[0]) or [1]  # a scalar counts as a vector
-    places = counted.nonzero_places(node.builder, node[0], node.counted)
+    places = _nonzero_places(node, 0)
     rows = [op.expand_dims(row, 0) for row in counted.coordinates(node.builder, places, shape)]
     return op.concat(rows, 0)
 

@@ -326,23 +326,25 @@ def _suppressed(boxes: Any, scores: Any, overlap: float) -> Any:
     return _padded(torch.ops.torchvision.nms(boxes, scores, overlap), len(scores))
 
 
-_NONZERO = _define("nonzero(Tensor x) -> Tensor", _places)
+_NONZERO = _define("places(Tensor x) -> Tensor", _places)
 _DISTINCT = _define(
     "distinct(Tensor x, bool is_sorted, bool neighbours) -> (Tensor, Tensor, Tensor)", _distinct
 )
-_NMS = _define("nms(Tensor boxes, Tensor scores, float overlap) -> Tensor", _suppressed)
+_NMS = _define("suppressed(Tensor boxes, Tensor scores, float overlap) -> Tensor", _suppressed)
 
 
 def _nonzero(x: Any) -> Any:
     """``nonzero``: a row of indices for each number that is not zero."""
     columns = _columns(x)
-    if len(columns) == 1:
-        return columns[0].unsqueeze(-1)
-    empty = x.new_empty((1, 0), dtype=torch.int64)  # of a scalar
-    return torch.stack(columns, -1) if columns else empty
+    if columns is NotImplemented:
+        return columns
+    return columns[0].unsqueeze(-1) if len(columns) == 1 else torch.stack(columns, -1)
 
 
-def _columns(x: Any) -> list[Any]:
+def _columns(x: Any) -> Any:
+    """The index along each axis of the numbers that are not zero."""
+    if not x.ndim:
+        return NotImplemented
     places = _NONZERO(x.reshape(-1))
     columns = []
     for axis, extent in enumerate(x.shape):
@@ -472,11 +474,11 @@ def _convert_nms(call: TorchCall) -> Any:
 
 
 CONVERTERS: dict[str, Converter] = {
-    "nonzero.default": lambda call: counted.nonzero_places(
+    "places.default": lambda call: counted.nonzero_places(
         call.importer.block_builder, call.value(0), call.importer.counted
     ),
     "distinct.default": _convert_distinct,
-    "nms.default": _convert_nms,
+    "suppressed.default": _convert_nms,
 }
 """Converters by the name of the operator."""
 
