@@ -262,11 +262,10 @@ def _expand_dims(call: Any, _tensors: Sequence[Any], counted: Sequence[Axes]) ->
 
 def _squeeze(call: Any, tensors: Sequence[Any], counted: Sequence[Axes]) -> Axes:
     shape, axes = shape_of(tensors[0]), call.attrs.axis
-    removed = [axis for axis, extent in enumerate(shape) if extent == 1]
-    if axes is not None:
-        removed = [int(axis) % len(shape) for axis in axes]
-    if not counted[0].keys().isdisjoint(removed):
-        raise _mixes("expects one element")
+    # Without axes, an axis of one element goes away, even if other calls have more.
+    removed = [] if axes is None else [int(axis) % len(shape) for axis in axes]
+    if axes is None or not counted[0].keys().isdisjoint(removed):
+        raise _mixes("leaves out axes of one element")
     kept = [axis for axis in range(len(shape)) if axis not in removed]
     return {kept.index(axis): count for axis, count in counted[0].items()}
 

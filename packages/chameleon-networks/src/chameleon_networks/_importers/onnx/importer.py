@@ -239,10 +239,8 @@ class _Importer:
             sentence = nodes.sentence_of(node)
             location = SourceLocation(owner=nodes.owner_of(node), sentence=sentence)
             pairs = zip(node.output, outputs, strict=False)
-            bound = {name: self._bound(value, location) for name, value in pairs if name}
             try:
-                for value in bound.values():
-                    self._axes_of(value)
+                bound = {name: self._bound(value, location) for name, value in pairs if name}
             except counted.CountedSizeError as error:
                 raise _UnsupportedNodeError(_unsupported_node(node, str(error))) from error
             scope.update(bound)
@@ -259,6 +257,8 @@ class _Importer:
             return Emulated(self._bound(value.value, location), value.dtype)
         if isinstance(value, relax.Call | relax.TupleGetItem):
             value = self._builder.emit(value)
+        if self._axes_of(value) and 0 in nodes.shape_of(value):
+            raise counted.CountedSizeError(f"{counted.COUNTED_SIZE}, and it gives no element")
         value = _fold_empty(value)
         if isinstance(value, relax.Var):
             self._locations.setdefault(value, location)

@@ -221,7 +221,7 @@ class _Importer(ExportedProgramImporter):
 
     def refuse_sizes(self, program: Any) -> None:
         """Raise an error if a program computes with sizes that depend on values."""
-        reason = f"{COUNTED_SIZE}, and it computes with this size"
+        reason = f"{COUNTED_SIZE}, and it needs this size"
         self._refuse(dict.fromkeys(sorting.readers_of_sizes(program), reason))
         self.survey.check()
 

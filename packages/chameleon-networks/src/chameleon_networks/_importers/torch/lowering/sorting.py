@@ -491,17 +491,19 @@ _SHAPED = {
 
 
 def readers_of_sizes(program: Any) -> Iterator[Any]:
-    """Nodes that compute with a size which depends on values, or count elements from its end."""
+    """Nodes that need a size which depends on values to be a number."""
     for node in program.graph.nodes:
         value = node.meta.get("val")
-        if node.target is _ATEN.slice.Tensor and _is_from_end(node):
-            yield node
-        if isinstance(value, torch.Tensor) and node.target not in _SHAPED:
-            sizes = (one.meta.get("val") for one in node.all_input_nodes)
-            if any(_is_size(size) for size in sizes):
-                yield node
-        elif node.op == "output" and any(
-            _is_size(one.meta.get("val")) for one in node.all_input_nodes
+        sizes = (one.meta.get("val") for one in node.all_input_nodes)
+        shape = value.shape if isinstance(value, torch.Tensor) else ()
+        # Symbols must not be compared.
+        is_empty = any(isinstance(extent, int) and extent == 0 for extent in shape)
+        needs_size = is_empty or node.target is _ATEN.squeeze.default
+        reads_size = isinstance(value, torch.Tensor) or node.op == "output"
+        if (
+            (reads_size and node.target not in _SHAPED and any(map(_is_size, sizes)))
+            or (node.target is _ATEN.slice.Tensor and _is_from_end(node))
+            or (needs_size and any(map(_is_size, shape)))
         ):
             yield node
 
