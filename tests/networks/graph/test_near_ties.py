@@ -123,3 +123,42 @@ def test_commands_deliver_and_verify_a_detector_with_near_ties(tmp_path):
     manifest = json.loads((run / "network" / "manifest.json").read_text())
     assert [row["checked"] for row in manifest["levels"]] == ["tuned", "measured"]
     assert bool(manifest.get("permissions")) == ("vectors" in manifest)
+
+
+CHOSEN = """(float[64] x) => (float[n] chosen, int64[1, n] at) {
+    limit = Constant<value = float {1.5}>()
+    axes = Constant<value = int64[1] {0}>()
+    scores = Mul(x, ones)
+    high = Greater(scores, limit)
+    at = NonZero(high)
+    flat = Squeeze(at, axes)
+    chosen = Gather(scores, flat)
+}"""
+
+
+@pytest.fixture(scope="module")
+def choosing(tmp_path_factory, target):
+    folder = tmp_path_factory.mktemp("chosen")
+    file = onnx_file(folder / "net.onnx", CHOSEN, ones=np.ones(64, "f"))
+    network = OnnxNetwork(OnnxOptions(source=str(file)))
+    return ErrorSearch(network, "NCHW", empty_kernels(target), target, 1)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "added", "is_right"),
+    [(1.5 + 2e-7, 0, True), full(1.6, 0, False), full(1.5 + 2e-7, 1, False)],
+)
+def test_a_number_near_a_limit_may_be_chosen_or_not(choosing, theirs, added, is_right, monkeypatch):
+    own, other = np.linspace(1, 2, 64, dtype=np.float32), np.linspace(1, 2, 64, dtype=np.float32)
+    own[5], other[5] = 1.5, theirs
+    monkeypatch.setattr(OnnxNetwork, "values", lambda *_: iter([[other]]))
+    places = np.flatnonzero(other > np.float32(1.5)) + added
+    answers = [other[places % 64], places[None]]
+    expected = Expected(
+        [[own]], [answers], lambda: None, exact_outputs=choosing.network.exact_outputs
+    )
+    with choosing.running(choosing.network.imported) as (process, _):
+        verdict = expected.verdict(process.outputs)
+        judged = second_verdict(choosing, expected, process.outputs, verdict)
+    assert "have the shapes" in verdict.problem
+    assert (judged.problem is None) == is_right

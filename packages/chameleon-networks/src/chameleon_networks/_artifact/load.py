@@ -36,7 +36,8 @@ class TensorSpec(NamedTuple):
 
     Attributes:
         name: The name by which callers give the input. It is a valid identifier.
-        shape: The extent of each axis. An axis that has several extents has its name instead.
+        shape: The extent of each axis. An axis that has several extents has its name instead. If
+            each call finds out the extent, there is a text such as ``0..100``.
         dtype: The dtype of the elements.
         source: The name in the model, from which ``name`` is made.
     """
@@ -61,6 +62,8 @@ class Signature:
         inputs: A description of each input.
         state: A description of each buffer that a call changes.
         outputs: A description of each output.
+        counts: Pairs of an output and an axis for each count that a call also computes. It is the
+            extent of these axes.
         packed: A function that makes the result of a call of a list of all outputs.
     """
 
@@ -76,12 +79,33 @@ class Signature:
         )
         first = len(taken) - len(manifest.get("state", ()))
         self.inputs, self.state = taken[:first], taken[first:]
+        self.kinds = [(spec.shape, spec.dtype) for spec in self.outputs]
+        self.counts = manifest.get("counts", ())
+        self.kinds += [((1,), np.dtype("int64"))] * len(self.counts)
+        self.outputs = self._with_open_axes()
         self._names = tuple(spec.name for spec in self.inputs)
         self._places = {spec.source: place for place, spec in enumerate(self.inputs)}
         self._places |= {spec.name: place for place, spec in enumerate(self.inputs)}
         # Folders of earlier versions return a list of several outputs.
         earlier = 0 if len(self.outputs) == 1 else {"type": "list", "parts": self._numbers}
         self.packed = self._packer(manifest.get("returns", earlier))
+
+    def _with_open_axes(self) -> tuple[TensorSpec, ...]:
+        """The outputs, with a text for each axis whose extent a call finds out."""
+        shapes = [list(spec.shape) for spec in self.outputs]
+        for number, axis in [pair for pairs in self.counts for pair in pairs]:
+            shapes[number][axis] = f"0..{shapes[number][axis]}"
+        pairs = zip(self.outputs, shapes, strict=True)
+        return tuple(spec._replace(shape=tuple(shape)) for spec, shape in pairs)
+
+    def cut(self, arrays: Arrays) -> Arrays:
+        """The outputs of a call, cut to the counts that follow them."""
+        outputs, counts = arrays[: len(self.outputs)], arrays[len(self.outputs) :]
+        for pairs, count in zip(self.counts, counts, strict=True):
+            for number, axis in pairs:
+                part = (slice(None),) * axis + (slice(int(count[0])),)
+                outputs[number] = np.ascontiguousarray(outputs[number][part])
+        return outputs
 
     @property
     def _numbers(self) -> list[int]:
@@ -273,7 +297,6 @@ class Network:
         self.state = signature.state
         self._signature, self._array, self._packed = signature, signature.array, signature.packed
         self._count = len(signature.inputs)
-        self._kinds = [(spec.shape, spec.dtype) for spec in signature.outputs]
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         """Compute the outputs, which the network returns as its model does.
@@ -329,8 +352,8 @@ class Network:
         With ``extent``, the network computes so many elements of its open axes alone.
         """
         more = [extent] if extent else []
-        outputs: Arrays = self.engine.run(arrays, self._kinds, times, *more)
-        return outputs
+        outputs: Arrays = self.engine.run(arrays, self._signature.kinds, times, *more)
+        return self._signature.cut(outputs) if self._signature.counts else outputs
 
     def __reduce__(self) -> Any:
         return self.again, ()
@@ -421,6 +444,7 @@ OPTIONAL = {
     "vectors": str,
     "levels": [{"name": str}],
     "outputs": [{"dtype": str}],
+    "counts": [[[int]]],
 }
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)

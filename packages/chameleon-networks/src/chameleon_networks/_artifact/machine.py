@@ -40,7 +40,7 @@ class Machine:
         self._process = os.getpid()
         self._unbound(self._start, 1, self._threads)
         kinds = [(wanted["shape"], wanted["dtype"]) for wanted in manifest["inputs"]]
-        self._outputs = len(manifest["outputs"])
+        self._outputs = len(manifest["outputs"]) + len(manifest.get("counts", ()))
         try:
             module = tvm.runtime.load_module(str(file))
             self.machine: Any = relax.VirtualMachine(module, tvm.cpu())

@@ -32,7 +32,7 @@ from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.sequence.weights import WEIGHTS
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.operators import count_unfused_operators
-from chameleon_networks._graph.relax_utils import state_count
+from chameleon_networks._graph.relax_utils import counted_axes, state_count
 
 MANIFEST = "manifest.json"
 MODULE = "network.so"
@@ -209,15 +209,17 @@ def build_facts(module: str, target: str, threads: int) -> Manifest:
 def signature_of(module: Any) -> Manifest:
     """The shapes and dtypes of a Relax module's ``inputs`` and ``outputs``, for its manifest.
 
-    The names of buffers that a call changes are its ``state``. They are the last inputs.
+    The names of buffers that a call changes are its ``state``. They are the last inputs. The key
+    ``counts`` has pairs of an output and an axis for each count, which follows the outputs.
     """
     main, returned = module["main"], module["main"].ret_ty
     outputs = returned.fields if hasattr(returned, "fields") else [returned]
     inputs = [tensor_facts(parameter) for parameter in main.params]
-    state = state_count(main)
+    state, counts = state_count(main), counted_axes(main)
     return {
         "inputs": inputs,
-        "outputs": [_described(output) for output in outputs][: len(outputs) - state],
+        "outputs": [_described(one) for one in outputs][: len(outputs) - state - len(counts)],
+        **({"counts": counts} if counts else {}),
         **({"state": [tensor["name"] for tensor in inputs[-state:]]} if state else {}),
     }
 

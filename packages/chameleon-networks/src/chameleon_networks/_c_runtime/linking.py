@@ -298,11 +298,19 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 """Temporary folders that are kept until the process ends."""
 
 
-def _names(manifest: Mapping[str, Any], name: str) -> str:
-    """The text of ``names.h``: the names, shapes and constants that are special to one library."""
+def outputs_of(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The outputs of a library: those of the network, then the counts that cut them."""
     outputs = [
         {"name": f"output{number}", **output} for number, output in enumerate(manifest["outputs"])
     ]
+    count = {"shape": [1], "dtype": "int64"}
+    numbers = range(len(manifest.get("counts", ())))
+    return [*outputs, *({"name": f"count{number}", **count} for number in numbers)]
+
+
+def _names(manifest: Mapping[str, Any], name: str) -> str:
+    """The text of ``names.h``: the names, shapes and constants that are special to one library."""
+    outputs = outputs_of(manifest)
     tensors = [*manifest["inputs"], *outputs]
     # Linux permits AMX only on CPUs that have it, so its features are not asked for.
     features = [
@@ -313,7 +321,7 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
     dimensions, buckets = manifest.get("dimensions", ()), manifest.get("buckets", [{}])
     values = {
         "INPUTS": len(manifest["inputs"]),
-        "OUTPUTS": len(manifest["outputs"]),
+        "OUTPUTS": len(outputs),
         "DIMENSIONS": len(dimensions),
         "BUCKETS": len(buckets),
         "SIZES": "&sizes" if dimensions else "NULL",

@@ -25,10 +25,18 @@ from chameleon_networks._compile.sequence.repacking import Repacking
 from chameleon_networks._evaluation import verify
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._graph.cancellations import with_cancellations
+from chameleon_networks._graph.counted import CountedAxes
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.prepare import prepare_module
-from chameleon_networks._graph.relax_utils import bindings_of, exact_variables, relax, tvm
+from chameleon_networks._graph.relax_utils import (
+    COUNTS_ATTRIBUTE,
+    bindings_of,
+    counted_axes,
+    exact_variables,
+    relax,
+    tvm,
+)
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._source_location import SourceLocation
@@ -200,6 +208,7 @@ class _Places:
         """Find the variables of a network's graph that one of its outputs depends on."""
         main, known = network.imported["main"], network.graph.locations
         exact = exact_variables(main) if network.exact_outputs else set()
+        counted = CountedAxes.in_module(network.imported) if counted_axes(main) else None
         bindings = {binding.var: binding.value for binding in bindings_of(main)}
         result = main.body.body
         result = bindings.get(result, result)
@@ -211,6 +220,8 @@ class _Places:
             and known[variable.name].output
             and isinstance(variable.ty, relax.TensorType)
             and (variable in exact or str(variable.ty.dtype).startswith("float"))
+            # The framework's value may have another size.
+            and not (counted and counted.of(variable))
         }
         reads = {var: relax.analysis.free_vars(value) for var, value in bindings.items()}
         numbers = {variable: number for number, variable in enumerate(bindings)}
@@ -256,10 +267,10 @@ class _Parts:
         self, search: ErrorSearch, batches: Sequence[Arrays], answers: Sequence[Arrays]
     ) -> None:
         network = search.network
-        if network.state:
-            raise _WrongPartError("a state has no values in the framework")
         self._search, self._batches, self._answers = search, batches, answers
         self._module, self._main = network.imported, network.imported["main"]
+        if network.state or COUNTS_ATTRIBUTE in (self._main.attrs or {}):
+            raise _WrongPartError("the framework shows neither states nor counts")
         self._bindings = list(bindings_of(self._main))
         self._ends = time.monotonic() + _PARTS_SECONDS
         known, exact = network.graph.locations, exact_variables(self._main)
@@ -403,5 +414,6 @@ def with_result(module: Any, inputs: Sequence[Any], bindings: Sequence[Any], val
     result = relax.Var("result", kind)
     block = relax.DataflowBlock([*bindings, relax.VarBinding(result, value)])
     function = relax.Function(inputs, relax.SeqExpr([block], result), kind, attrs=main.attrs)
+    function = function.without_attr(COUNTS_ATTRIBUTE)
     made = tvm.IRModule({**dict(module.functions_items()), module.get_global_var("main"): function})
     return relax.transform.DeadCodeElimination()(relax.transform.Normalize()(made))

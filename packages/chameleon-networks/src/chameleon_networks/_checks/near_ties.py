@@ -7,7 +7,8 @@ other positions than its framework, and its later outputs then differ, although 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -28,9 +29,13 @@ from chameleon_networks._evaluation.verify import (
 )
 from chameleon_networks._graph.relax_utils import (
     CHOICES,
+    COUNTS_ATTRIBUTE,
     bindings_of,
+    counted_axes,
+    is_counted,
     operator_name,
     relax,
+    tvm,
     values_of,
 )
 from chameleon_networks._importers.imported_network import ImportedNetwork
@@ -127,6 +132,52 @@ class _WithChoices:
         return positions, values[1::2]
 
 
+@attrs.define(eq=False)
+class _WithNumbers:
+    """A function with the outputs of a network that chooses elements by the framework's numbers.
+
+    Rounding decides whether a number exceeds a limit, too, so that the framework may choose more or
+    fewer elements.
+
+    Attributes:
+        process: Runs the network whose last inputs are these numbers, and which also returns its
+            own ones.
+        names: The names of the numbers in the framework.
+        ours: The network as it is delivered.
+        changed: Whether the framework chose other elements: 1 or 0.
+    """
+
+    process: NetworkProcess
+    network: ImportedNetwork
+    names: Sequence[str]
+    ours: Run
+    tolerance: float
+    changed: int = attrs.field(default=0, init=False)
+
+    def __call__(self, inputs: Arrays) -> Arrays:
+        got = self.ours(inputs)
+        try:
+            [theirs] = self.network.values(self.names, [inputs])
+        except Exception as error:  # noqa: BLE001 - of any class, by the user's code
+            log.info("choices_not_compared", problem=first_line(error))
+            return got
+        outputs, own = self._computed(inputs, theirs)
+        if compare_outputs(own, theirs, tolerance=self.tolerance).problem is not None:
+            return got
+        again, _ = self._computed(inputs, own)
+        if compare_outputs(again, got, tolerance=self.tolerance).problem is not None:
+            return got
+        if compare_outputs(outputs, got, tolerance=self.tolerance).problem is not None:
+            self.changed = 1
+        return outputs
+
+    def _computed(self, inputs: Arrays, numbers: Arrays) -> tuple[Arrays, Arrays]:
+        """The outputs for some numbers, and the network's own numbers."""
+        got = self.process.outputs([*inputs, *numbers])
+        count = len(got) - len(self.names)
+        return got[:count], got[count:]
+
+
 @contextlib.contextmanager
 def network_with_choices(search: ErrorSearch, ours: Run, tolerance: float) -> Iterator[Run | None]:
     """Compute a network's outputs for the framework's choices, if these are as good as its own.
@@ -144,11 +195,16 @@ def network_with_choices(search: ErrorSearch, ours: Run, tolerance: float) -> It
         A function of inputs. None if the network makes no choices that the framework shows.
     """
     network = search.network
-    choices = [] if network.state else _choices(network)
+    numbers = _numbers_of_choices(network) if counted_axes(network.imported["main"]) else {}
+    choices = [] if network.state or numbers else _choices(network)
     with contextlib.ExitStack() as stack:
-        run = None
+        run: _WithChoices | _WithNumbers | None = None
         try:
-            if choices:
+            if numbers:
+                module = _with_numbers(network.imported, list(numbers))
+                process, _ = stack.enter_context(search.running(module))
+                run = _WithNumbers(process, network, list(numbers.values()), ours, tolerance)
+            elif choices:
                 module = _with_inputs(network.imported, choices)
                 process, _ = stack.enter_context(search.running(module))
                 run = _WithChoices(process, network, choices, ours, tolerance)
@@ -204,25 +260,77 @@ def _is_tied(
     return bool((equal | near).all())
 
 
-def _choices(network: ImportedNetwork) -> list[_Choice]:
-    """The choices of a graph among numbers that the framework can compute as well."""
-    main, locations = network.imported["main"], network.graph.locations
-    values = values_of(main)
+def _root(values: Mapping[Any, Any], variable: Any) -> Any:
+    """The variable that another one stands for."""
+    value = values.get(variable)
+    if isinstance(value, relax.TupleGetItem):
+        parts = values.get(value.tuple_value)
+        if isinstance(parts, relax.Tuple):
+            return _root(values, parts.fields[value.index])
+    return _root(values, value) if isinstance(value, relax.Var) else variable
 
-    def root(variable: Any) -> Any:
-        """The variable that another one stands for."""
-        value = values.get(variable)
-        if isinstance(value, relax.TupleGetItem):
-            parts = values.get(value.tuple_value)
-            if isinstance(parts, relax.Tuple):
-                return root(parts.fields[value.index])
-        return root(value) if isinstance(value, relax.Var) else variable
 
-    names = {
-        root(variable): locations[variable.name].output
+def _names_in_framework(network: ImportedNetwork) -> dict[Any, str]:
+    """The variables of a graph that the framework computes too, with their names there."""
+    values, locations = values_of(network.imported["main"]), network.graph.locations
+    return {
+        _root(values, variable): locations[variable.name].output
         for variable in values
         if variable.name in locations and isinstance(variable.ty, relax.TensorType)
     }
+
+
+def _numbers_of_choices(network: ImportedNetwork) -> dict[Any, str]:
+    """The floats by which a graph chooses elements, with their names in the framework."""
+    values, names = values_of(network.imported["main"]), _names_in_framework(network)
+    left = [variable for variable, value in values.items() if is_counted(value)]
+    found: dict[Any, str] = {}
+    seen: set[Any] = set()
+    while left:
+        for read in relax.analysis.free_vars(values[left.pop()]):
+            variable = _root(values, read)
+            if variable in seen or variable not in values:
+                continue
+            seen.add(variable)
+            is_tensor = isinstance(variable.ty, relax.TensorType)
+            is_float = is_tensor and str(variable.ty.dtype).startswith("float")
+            if is_float and names.get(variable):
+                found[variable] = names[variable]
+            else:
+                left.append(variable)
+    return found
+
+
+def _with_numbers(module: Any, numbers: Sequence[Any]) -> Any:
+    """A network whose last inputs replace some numbers; its own ones are outputs before counts."""
+    main = module["main"]
+    axes = counted_axes(main)
+    inputs = [relax.Var(f"number{place}", one.ty) for place, one in enumerate(numbers)]
+    bindings, outputs = _fed(main, dict(zip(numbers, inputs, strict=True)))
+    first = len(outputs) - len(axes)
+    value = relax.Tuple([*outputs[:first], *numbers, *outputs[first:]])
+    made = with_result(module, [*main.params, *inputs], bindings, value)
+    function = made["main"].with_attr(COUNTS_ATTRIBUTE, axes)
+    return tvm.IRModule({**dict(made.functions_items()), made.get_global_var("main"): function})
+
+
+def _fed(main: Any, given: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
+    """The bindings and outputs of a function in which other variables replace some."""
+    bindings = [
+        relax.VarBinding(binding.var, with_others(binding.value, given))
+        for binding in bindings_of(main)
+    ]
+    result = with_others(main.body.body, given)
+    values = {binding.var: binding.value for binding in bindings}
+    whole = values.get(result, result)
+    return bindings, list(whole.fields) if isinstance(whole, relax.Tuple) else [result]
+
+
+def _choices(network: ImportedNetwork) -> list[_Choice]:
+    """The choices of a graph among numbers that the framework can compute as well."""
+    main = network.imported["main"]
+    values, names = values_of(main), _names_in_framework(network)
+    root = partial(_root, values)
     scores_of = {variable: number for number, variable in enumerate(main.params)} | names
     found = []
     for variable, value in values.items():
@@ -246,15 +354,7 @@ def _with_inputs(module: Any, choices: Sequence[_Choice]) -> Any:
     """A network whose last inputs are its choices; its own choices and scores are outputs."""
     main = module["main"]
     inputs = [relax.Var(f"choice{i}", one.positions.ty) for i, one in enumerate(choices)]
-    fed = {one.positions: given for one, given in zip(choices, inputs, strict=True)}
-
-    bindings = [
-        relax.VarBinding(binding.var, with_others(binding.value, fed))
-        for binding in bindings_of(main)
-    ]
-    result = with_others(main.body.body, fed)
-    values = {binding.var: binding.value for binding in bindings}
-    whole = values.get(result, result)
-    outputs = list(whole.fields) if isinstance(whole, relax.Tuple) else [result]
+    given = {one.positions: own for one, own in zip(choices, inputs, strict=True)}
+    bindings, outputs = _fed(main, given)
     outputs += [variable for one in choices for variable in (one.positions, one.scores)]
     return with_result(module, [*main.params, *inputs], bindings, relax.Tuple(outputs))

@@ -327,6 +327,6 @@ def _errors(
     )
     for row, outputs, answers in zip(errors, given, wanted, strict=True):
         for number in exact:
-            if (outputs[number] != answers[number]).any():
+            if verify.differing(outputs[number], answers[number]):
                 row[number] = math.inf
     return errors

@@ -10,10 +10,13 @@ import numpy as np
 from chameleon_tvm.api import array_type, emit, tirx
 
 from chameleon_networks._graph.relax_utils import (
+    KEY_BITS,
+    SORTABLE,
     map_elements,
     mutate,
     opaque_loops,
     relax,
+    sort_key,
     tvm,
     with_args,
 )
@@ -23,12 +26,6 @@ _MOST_INSERTED = 64
 
 _INSERTED_SHARE = 8
 """So many numbers must there be for each result that is kept in order."""
-
-_SORTABLE = ("int32", "int64")
-"""Dtypes that TVM's run-time library sorts. It sorts floats, too, but misplaces NaN."""
-
-_KEY_BITS = 32
-"""Number of bits of a key that is one integer with its place."""
 
 _DIGIT_BITS, _DIGITS = 8, 256
 """Number of bits of a digit of a key, and of a digit's values."""
@@ -113,7 +110,7 @@ class _Sort:
     def function(self) -> Any:
         """The function; its parameters are the data and the results."""
         outer, _, inner = (int(extent) for extent in self.data.shape)
-        few = self._count <= _MOST_INSERTED and self._bits <= _KEY_BITS
+        few = self._count <= _MOST_INSERTED and self._bits <= KEY_BITS
         quick = self._length <= _MOST_INSERTED or self._length >= _INSERTED_SHARE * self._count
         kernel = self._insert if few and quick else self._distribute
 
@@ -132,12 +129,12 @@ class _Sort:
         return opaque_loops(emit.function([self.data, *self.results], body))
 
     def _record(self, outer: Any, place: Any, inner: Any) -> list[Any]:
-        key = _sort_key(emit.load(self.data, [outer, place, inner]))
+        key = sort_key(emit.load(self.data, [outer, place, inner]))
         if self.descending:
             key = ~key
-        if self._bits > _KEY_BITS:
+        if self._bits > KEY_BITS:
             return [key, place]
-        high = tirx.Cast("int64", key) << tirx.const(_KEY_BITS, "int64")
+        high = tirx.Cast("int64", key) << tirx.const(KEY_BITS, "int64")
         return [high | tirx.Cast("int64", place)]
 
     def _write(self, at: list[Any], record: list[Any]) -> Any:
@@ -183,15 +180,15 @@ class _Sort:
 
     def _distribute(self, outer: Any, inner: Any) -> Any:
         """Sort by each digit of the keys, the last digit first (Knuth, section 5.2.5)."""
-        length, is_short = self._length, self._bits <= _KEY_BITS
+        length, is_short = self._length, self._bits <= KEY_BITS
         kinds = {"records": "int64"} if is_short else {"keys": "int64", "places": "int32"}
         buffers = [emit.buffer(name, [2 * length], dtype=kind) for name, kind in kinds.items()]
         counts = emit.buffer("counts", [_DIGITS], dtype="int32")
         total = emit.buffer("total", [1], dtype="int32")
         passes = self._bits // _DIGIT_BITS
-        unused = _KEY_BITS if is_short else 0
+        unused = KEY_BITS if is_short else 0
         # Digits have no sign, and the keys of other dtypes may be negative.
-        is_small = self._bits < _KEY_BITS and array_type(str(self.data.dtype)).kind in "bu"
+        is_small = self._bits < KEY_BITS and array_type(str(self.data.dtype)).kind in "bu"
         sign = np.array(not is_small, np.int64) << (unused + self._bits - 1)
 
         def start(place: Any) -> Any:
@@ -258,31 +255,14 @@ class _Sort:
 def _lower_to_keys(builder: Any, call: Any) -> Any:
     """Lower ``argsort`` or ``topk`` to that of integer keys, which TVM sorts as frameworks do."""
     data = call.args[0]
-    if str(data.ty.dtype) in _SORTABLE:
+    if str(data.ty.dtype) in SORTABLE:
         return call
-    keys = builder.emit(map_elements(builder, _sort_key, data, "keys"))
+    keys = builder.emit(map_elements(builder, sort_key, data, "keys"))
     if str(call.op.name) == "relax.argsort":
         return with_args(call, [keys])
     places = builder.emit(with_args(call, [keys], ret_type="indices"))
     gather = builder.call_te(tvm.topi.gather, data, int(call.attrs.axis), places)
     return relax.Tuple([builder.emit(gather), places])
-
-
-def _sort_key(number: Any) -> Any:
-    """An integer in the order of numbers, by their bits; zeros are equal, NaN is the largest."""
-    kind = array_type(str(number.ty))
-    whole = _SORTABLE[kind.itemsize * 8 > _KEY_BITS]
-    if "float" not in kind.name:
-        integer = tirx.Cast(whole, number)
-        is_wide = kind.name == f"u{whole}"
-        return integer ^ tirx.min_value(whole) if is_wide else integer
-    stored = f"int{8 * kind.itemsize}"
-    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
-    nan = tirx.max_value(stored).astype(whole)
-    bits = tirx.Cast(whole, tirx.reinterpret(stored, number))
-    size = bits & nan
-    signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
-    return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
 
 
 SORT_LEGALIZATIONS = dict.fromkeys(("relax.argsort", "relax.topk"), _lower_to_keys)

@@ -39,6 +39,7 @@ from chameleon_networks._c_runtime.linking import (
     compiler_command,
     filled,
     link_library,
+    outputs_of,
     provider_library,
 )
 from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
@@ -66,6 +67,7 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
         objects = [delivered / bucket["folder"] / OBJECTS for bucket in manifest["buckets"]]
     else:
         _check(delivered, manifest)
+    manifest = {**manifest, "outputs": outputs_of(manifest), "counts": []}
     texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
     copied = [entry for entry in (MANIFEST, *PACKING_FILES) if (delivered / entry).exists()]
     names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
@@ -242,6 +244,11 @@ def write_onnx_file(network: Path, folder: Path) -> Exported:
     _check_delivered(network)
     manifest = read_manifest(network)
     _refuse(network, manifest, "file for ONNX Runtime")
+    if manifest.get("counts"):
+        raise ConfigError(
+            "the sizes of outputs depend on values, which the provider of ONNX Runtime cannot tell",
+            hint="Load it from Python, with its load.py.",
+        )
     lines, copied = ["chameleon 1"], set()
     for name in ("", *loading.inner_folders(manifest)):
         own = read_manifest(network / name)

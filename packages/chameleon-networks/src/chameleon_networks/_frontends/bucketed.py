@@ -24,6 +24,7 @@ from chameleon_networks._compile.sequence.calls import NotStaticError
 from chameleon_networks._delivery.buckets import delivered
 from chameleon_networks._evaluation.processes import PendingImport
 from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._graph.relax_utils import counted_axes
 from chameleon_networks._importers.imported_network import BucketedNetwork, BucketInputs
 from chameleon_networks._importers.options import NetworkOptions
 from chameleon_networks._importers.sources import network_of
@@ -155,11 +156,16 @@ class BucketedFrontend(Frontend):
         self.__dict__.pop("_dispatch", None)
 
     def _refuse_state(self) -> None:
-        """Refuse a network that changes its state, which would belong to one bucket."""
+        """Refuse networks with a state or with outputs whose sizes depend on values."""
         if state := self.networks[0][1].network.state:
             raise ConfigError(
                 f"the network changes its buffer {state[0]!r}, and buckets of shapes cannot share "
                 "such a state",
+                hint="Give each input one shape.",
+            )
+        if counted_axes(self.networks[0][1].network.imported["main"]):
+            raise ConfigError(
+                "the sizes of outputs depend on values, and buckets of shapes could not cut them",
                 hint="Give each input one shape.",
             )
 

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 from chameleon_system.api import block_import
-from chameleon_tvm.api import te, tirx
+from chameleon_tvm.api import array_type, te, tirx
 from chameleon_tvm.api import tvm as _tvm
 from numpy.typing import NDArray
 
@@ -34,6 +34,16 @@ STATE_ATTRIBUTE = "chameleon.state"
 
 Their new values are its last outputs.
 """
+
+COUNTS_ATTRIBUTE = "chameleon.counts"
+"""The attribute of ``main`` with the axes of its outputs whose extents are known after a call.
+
+For each count, it has pairs of an output and an axis. A count is a tensor of one int64. The counts
+are the last outputs.
+"""
+
+COUNTED = "counted_"
+"""The beginning of the names of kernels that choose elements, and count them."""
 
 LOOPS_ATTRIBUTE = "chameleon.loops"
 """An attribute of functions that are already vectorized and parallel loops."""
@@ -54,6 +64,12 @@ _LARGE = 1024
 _CONSTANT = "constant:"
 """Beginning of a name that no importer gives to a variable."""
 
+SORTABLE = ("int32", "int64")
+"""Dtypes that TVM's run-time library sorts. It sorts floats, too, but misplaces NaN."""
+
+KEY_BITS = 32
+"""Number of bits of a key that is one integer with its place."""
+
 NEAREST, LINEAR, CUBIC = "nearest", "bilinear", "bicubic"
 ZEROS, BORDER, REFLECTION = "zeros", "border", "reflection"
 
@@ -73,6 +89,12 @@ _Number = Callable[[float], Any]
 def state_count(function: Any) -> int:
     """How many of a function's last inputs are buffers that a call changes; see STATE_ATTRIBUTE."""
     return int((function.attrs or {}).get(STATE_ATTRIBUTE, 0))
+
+
+def counted_axes(function: Any) -> list[list[list[int]]]:
+    """Pairs of an output and an axis for each count of a function; see COUNTS_ATTRIBUTE."""
+    counts = (function.attrs or {}).get(COUNTS_ATTRIBUTE, ())
+    return [[[int(number) for number in pair] for pair in axes] for axes in counts]
 
 
 def mutate(module: Any, mutator: Any) -> Any:
@@ -129,11 +151,18 @@ def exact_variables(function: Any) -> set[Any]:
         known = all(read in exact for read in reads)
         if (
             operator_name(value) in CHOICES
+            or is_counted(value)
             or (known and _is_integral(variable))
             or isinstance(variable.ty, relax.ShapeType)
         ):
             exact.add(variable)
     return exact
+
+
+def is_counted(value: Any) -> bool:
+    """Whether a value is the call of a kernel with the places of elements and their count."""
+    is_kernel = operator_name(value) == "relax.call_tir"
+    return is_kernel and str(value.args[0].name_hint).startswith(COUNTED)
 
 
 def _is_integral(variable: Any) -> bool:
@@ -494,3 +523,20 @@ def opaque_loops(function: Any) -> Any:
     """A function of vectorized and parallel loops that no pass fuses or schedules."""
     marks = {"s_tir": True, LOOPS_ATTRIBUTE: True, "op_pattern": _OPAQUE}
     return in_block(function).with_attr(marks)
+
+
+def sort_key(number: Any) -> Any:
+    """An integer in the order of numbers, by their bits; zeros are equal, NaN is the largest."""
+    kind = array_type(str(number.ty))
+    whole = SORTABLE[kind.itemsize * 8 > KEY_BITS]
+    if "float" not in kind.name:
+        integer = tirx.Cast(whole, number)
+        is_wide = kind.name == f"u{whole}"
+        return integer ^ tirx.min_value(whole) if is_wide else integer
+    stored = f"int{8 * kind.itemsize}"
+    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
+    nan = tirx.max_value(stored).astype(whole)
+    bits = tirx.Cast(whole, tirx.reinterpret(stored, number))
+    size = bits & nan
+    signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
+    return tirx.Select(size > tirx.const(infinite, whole), nan, signed)

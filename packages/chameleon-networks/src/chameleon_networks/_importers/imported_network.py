@@ -21,7 +21,12 @@ from chameleon_networks._frameworks.inference import (
     onnx_session,
     openvino_network,
 )
-from chameleon_networks._graph.relax_utils import exact_variables, relax, values_of
+from chameleon_networks._graph.relax_utils import (
+    counted_axes,
+    exact_variables,
+    relax,
+    values_of,
+)
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.options import AUTO, DEFAULT, NetworkOptions
 from chameleon_networks._importers.unsupported_operators import (
@@ -237,7 +242,8 @@ class ImportedNetwork(ABC):
         main = self.imported["main"]
         exact, result = exact_variables(main), main.body.body
         whole = values_of(main).get(result, result)
-        outputs = whole.fields if isinstance(whole, relax.Tuple) else [result]
+        outputs = list(whole.fields) if isinstance(whole, relax.Tuple) else [result]
+        outputs = outputs[: len(outputs) - len(counted_axes(main))]
         return frozenset(number for number, output in enumerate(outputs) if output in exact)
 
     @property

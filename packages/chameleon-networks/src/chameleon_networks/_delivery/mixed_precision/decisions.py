@@ -27,6 +27,7 @@ from chameleon_networks._delivery.mixed_precision.simulation import Simulation
 from chameleon_networks._evaluation.verify import Run, Sample
 from chameleon_networks._graph.fusion_groups import with_fastest_specs
 from chameleon_networks._graph.operators import find_owners, specs_of
+from chameleon_networks._graph.relax_utils import counted_axes
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._precision.metrics import evaluate_metric, import_metric
 from chameleon_networks._precision.section import Precision
@@ -99,6 +100,12 @@ class PrecisionDecisions:
                 f"ranges and errors are found by running the network: {error}",
                 hint="Run it on a machine of the target's kind, or leave 'precision' out.",
             ) from error
+        if counted_axes(self._network.imported["main"]):
+            raise ConfigError(
+                f"the sizes of outputs of {self._called} depend on values, which other dtypes "
+                "would change",
+                hint="Leave 'precision' out of the pipeline.",
+            )
         steps = Stopwatch("types")
         self._settle_types(target)
         if self._needs_ranges or self.precision.metric is not None:

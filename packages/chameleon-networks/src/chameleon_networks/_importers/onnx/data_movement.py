@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.api import words
 
+from chameleon_networks._graph import counted
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
@@ -21,6 +22,8 @@ def _unsqueeze(node: Node) -> Any:
     shape = shape_of(node[0])
     rank, left = len(shape) + len(node.axes), iter(shape)
     axes = {nodes.normalize_axis(axis, rank) for axis in node.axes}
+    if node.counted_axes():  # their places do not follow from the shapes
+        return op.expand_dims(node[0], sorted(axes))
     return op.reshape(node[0], [1 if axis in axes else next(left) for axis in range(rank)])
 
 
@@ -75,6 +78,8 @@ def _slice(node: Node) -> Any:
     begins, stops, strides, reversed_axes = {}, {}, {}, []
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
         extent = shape[axis]
+        if axis in node.counted_axes() and min(start, end) < 0:
+            raise NodeError(f"{counted.COUNTED_SIZE}, and it counts elements from the last one")
         # Unlike in Python, a backward slice from before the first index begins at that index.
         positions = range(*slice(max(start, -extent), end, step).indices(extent))
         if step < 0:
@@ -113,14 +118,52 @@ def _pad(node: Node) -> Any:
     return x
 
 
+def _nonzero_places(node: Node, index: int) -> Any:
+    """The places of the numbers of a flattened input that are not zero."""
+    known = node.counted or counted.CountedAxes.in_builder(node.builder)
+    return counted.nonzero_places(node.builder, node[index], known)
+
+
 def _compress(node: Node) -> Any:
     x, axis = node[0], node.attributes.get("axis")
     if axis is None:
-        x, axis = op.reshape(x, [-1]), 0
-    positions = np.flatnonzero(node.value(1)).astype(np.int64)
-    return op.take(
-        x, relax.const(positions), nodes.normalize_axis(int(axis), len(shape_of(node[0])))
+        x, axis = node.emit(op.reshape(x, [-1])), 0
+    axis = nodes.normalize_axis(int(axis), len(shape_of(x)))
+    if nodes.is_constant(node[1]):
+        positions = relax.const(np.flatnonzero(node.value(1)).astype(np.int64))
+    else:
+        positions = _nonzero_places(node, 1)
+    return op.take(x, positions, axis)
+
+
+def _non_zero(node: Node) -> Any:
+    """``NonZero``: a column of indices for each element that is not zero."""
+    shape = shape_of(node[0]) or [1]  # a scalar counts as a vector
+    places = _nonzero_places(node, 0)
+    rows = [op.expand_dims(row, 0) for row in counted.coordinates(node.builder, places, shape)]
+    return op.concat(rows, 0)
+
+
+def _non_max_suppression(node: Node) -> Any:
+    most = 0 if node[2] is None else max(node.integers(2)[0], 0)
+    overlap = relax.const([0.0], "float32") if node[3] is None else node[3]
+    suppression = counted.Suppression(
+        most=most, has_centers=bool(node.attributes.get("center_point_box"))
     )
+    if not most * math.prod(shape_of(node[1])):
+        return relax.const(np.zeros([0, 3]), "int64")
+    boxes, scores, axes = node[0], node[1], node.counted_axes(1)
+    return suppression.apply(node.builder, boxes, scores, overlap, node[4], axes=axes)
+
+
+def _unique(node: Node) -> list[Any]:
+    x, axis = node[0], node.attributes.get("axis")
+    if axis is not None and len(shape_of(x)) != 1:
+        raise NodeError("it compares slices of a tensor")
+    flat = node.emit(op.reshape(x, [-1]))
+    is_sorted = bool(node.attributes.get("sorted", 1))
+    places, *others = counted.distinct(node.builder, flat, node.counted_axes(), is_sorted=is_sorted)
+    return [op.take(flat, places, 0), places, *others]
 
 
 def _eye(node: Node) -> Any:
@@ -228,10 +271,6 @@ def _binarizer(node: Node) -> Any:
     return op.astype(op.greater(x, scalar(limit, x)), dtype_of(x))
 
 
-def _reject_unknown_shape(_: Node) -> Any:
-    raise NodeError(nodes.UNKNOWN_SHAPE)
-
-
 DATA_MOVEMENT: Mapping[str, Callable[[Node], Any]] = {
     "Gather": _gather,
     "Reshape": _reshape,
@@ -249,7 +288,11 @@ DATA_MOVEMENT: Mapping[str, Callable[[Node], Any]] = {
     "Dropout": _dropout,
     "ArrayFeatureExtractor": _array_features,
     "Binarizer": _binarizer,
-    "NonMaxSuppression": _reject_unknown_shape,
-    "Unique": _reject_unknown_shape,
+    "NonMaxSuppression": _non_max_suppression,
+    "NonZero": _non_zero,
+    "Unique": _unique,
 }
 """Converters by operator."""
+
+COUNTING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators whose results have a size that depends on values."""

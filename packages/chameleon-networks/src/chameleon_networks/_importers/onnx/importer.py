@@ -23,11 +23,13 @@ from chameleon_tvm.api import WAY_OUT, first_line
 from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
+from chameleon_networks._graph import counted
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import bindings_of, relax, static_shape
 from chameleon_networks._importers.onnx import converters, nodes
 from chameleon_networks._importers.onnx.arithmetic import KERNEL_DTYPES
 from chameleon_networks._importers.onnx.control_flow import CONTROL_FLOW
+from chameleon_networks._importers.onnx.data_movement import COUNTING
 from chameleon_networks._importers.onnx.emulated_types import (
     EMULATED,
     Emulated,
@@ -96,6 +98,7 @@ class _Importer:
         self._locations: dict[Any, SourceLocation] = {}
         self._inputs: dict[Any, str] = {}
         self._outputs_of_nodes: dict[Any, str] = {}
+        self._counted: counted.CountedAxes | None = None
         self.survey = OperatorSurvey()
 
     def module(self) -> Any:
@@ -133,7 +136,7 @@ class _Importer:
                 result = self._builder.emit_output(result)
             self._builder.emit_func_output(result)
         self.survey.check()
-        return self._builder.get()
+        return counted.with_counts(self._builder.get())
 
     def locations_in(self, module: Any) -> dict[str, SourceLocation]:
         """The source location of each variable in a module, by the variable's name."""
@@ -230,11 +233,23 @@ class _Importer:
         self, protos: Sequence[Any], scope: Scope, opsets: Mapping[str, int]
     ) -> None:
         for node in protos:
+            if node.op_type in COUNTING and self._counted is None:
+                self._counted = counted.CountedAxes.in_builder(self._builder)
             outputs = self._converted(node, scope, opsets)
             sentence = nodes.sentence_of(node)
             location = SourceLocation(owner=nodes.owner_of(node), sentence=sentence)
             pairs = zip(node.output, outputs, strict=False)
-            scope.update({name: self._bound(value, location) for name, value in pairs if name})
+            try:
+                bound = {name: self._bound(value, location) for name, value in pairs if name}
+            except counted.CountedSizeError as error:
+                raise _UnsupportedNodeError(_unsupported_node(node, str(error))) from error
+            scope.update(bound)
+
+    def _axes_of(self, value: Value) -> counted.Axes:
+        """The axes of a value whose sizes are known only when the network runs."""
+        value = value.value if isinstance(value, Emulated) else value
+        known = self._counted
+        return known.of(value) if known and isinstance(value, relax.Expr) else {}
 
     def _bound(self, value: Value, location: SourceLocation) -> Value:
         """Bind a value to a variable, and note the location of its node."""
@@ -242,6 +257,8 @@ class _Importer:
             return Emulated(self._bound(value.value, location), value.dtype)
         if isinstance(value, relax.Call | relax.TupleGetItem):
             value = self._builder.emit(value)
+        if self._axes_of(value) and 0 in nodes.shape_of(value):
+            raise counted.CountedSizeError(f"{counted.COUNTED_SIZE}, and it gives no element")
         value = _fold_empty(value)
         if isinstance(value, relax.Var):
             self._locations.setdefault(value, location)
@@ -258,7 +275,11 @@ class _Importer:
             unsupported = _unsupported_node(node, reason, hint=_MAKE_CONSTANT, inputs=tuple(names))
             raise _UnsupportedNodeError(unsupported) from needed
         except NodeError as error:
-            raise _UnsupportedNodeError(_unsupported_node(node, str(error))) from error
+            reason = str(error)
+            read = [scope[name] for name in node.input if name]
+            if counted.COUNTED_SIZE not in reason and any(map(self._axes_of, read)):
+                reason = f"{counted.COUNTED_SIZE}, and with the largest size, {reason}"
+            raise _UnsupportedNodeError(_unsupported_node(node, reason)) from error
 
     def _sources(self, value: Any) -> list[str]:
         """The names of the network's inputs that a value depends on."""
@@ -281,6 +302,8 @@ class _Importer:
         # A model of other domains may omit the standard's version.
         opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
         inputs = [scope[name] if name else None for name in node.input]
+        if node.op_type in {"Shape", "Size"} and self._axes_of(inputs[0]):
+            raise NodeError(f"{counted.COUNTED_SIZE}, and it gives this size")
         if node.op_type == "CastLike":
             node, inputs = nodes.cast_like_to_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
         if node.op_type == "Resize":
@@ -302,6 +325,7 @@ class _Importer:
             attributes=nodes.attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
+            counted=self._counted,
         )
         for place in nodes.CONSTANT_INPUTS.get(node.op_type, ()):
             args.known(place)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 from chameleon_networks._graph.constants import array_of, constant_of
+from chameleon_networks._graph.counted import Axes, CountedAxes
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx.emulated_types import EMULATED, Emulated, compute_dtype
 
@@ -71,6 +72,8 @@ class Node:
         opset: The version of the operator set.
         outputs: Number of the outputs that the node names.
         emulated_dtypes: For each input, the dtype that an ``Emulated`` represents, else None.
+        counted: Finds out which axes have sizes that are known only when the network runs; None if
+            there are none.
     """
 
     builder: Any
@@ -80,10 +83,15 @@ class Node:
     opset: int
     outputs: int
     emulated_dtypes: tuple[str | None, ...] = ()
+    counted: CountedAxes | None = None
 
     def emit(self, value: Any) -> Any:
         """Bind an expression to a variable, and return the variable."""
         return self.builder.emit(value)
+
+    def counted_axes(self, index: int = 0) -> Axes:
+        """The axes of an input whose sizes are known only when the network runs."""
+        return {} if self.counted is None else self.counted.of(self[index])
 
     def __getitem__(self, index: int) -> Any:
         """The input with a number, or None if the node leaves that input out."""
@@ -127,11 +135,11 @@ CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
             *("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "CumSum", "CumProd"),
             *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1"),
             *("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "TopK", "Trilu"),
-            *("CenterCropPad", "Upsample", "Compress", "AffineGrid"),
+            *("CenterCropPad", "Upsample", "AffineGrid"),
         ),
         (1,),
     ),
-    **dict.fromkeys(("ConstantOfShape", "RandomNormal", "NonZero"), (0,)),
+    **dict.fromkeys(("ConstantOfShape", "RandomNormal"), (0,)),
     **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), (0,)),
     **dict.fromkeys(("OneHot", "Dropout", "Col2Im", "DFT"), (1, 2)),
     **dict.fromkeys(("Resize", "Pad"), (1, 2, 3)),
@@ -140,7 +148,7 @@ CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
     "MelWeightMatrix": (0, 1, 2, 3, 4),
     "Slice": (1, 2, 3, 4),
     "STFT": (1, 3),
-    "MaxUnpool": (2,),
+    **dict.fromkeys(("MaxUnpool", "NonMaxSuppression"), (2,)),
 }
 """Numbers of the inputs whose values must be known before compilation, by operator."""
 

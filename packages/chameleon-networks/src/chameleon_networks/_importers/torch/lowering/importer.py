@@ -23,6 +23,12 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from chameleon_networks import _source_location as source_location
 from chameleon_networks._frameworks.inference import like
+from chameleon_networks._graph.counted import (
+    COUNTED_SIZE,
+    CountedAxes,
+    CountedSizeError,
+    with_counts,
+)
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import STATE_ATTRIBUTE, relax
 from chameleon_networks._importers.torch.inference import state_of
@@ -32,9 +38,14 @@ from chameleon_networks._importers.torch.lowering import (
     indexing,
     quantized,
     recurrent,
+    sorting,
 )
-from chameleon_networks._importers.torch.lowering.decompositions import decompose, function_calls
-from chameleon_networks._importers.torch.lowering.empty_tensors import is_scalar, reduces_scalar
+from chameleon_networks._importers.torch.lowering.decompositions import (
+    decompose,
+    function_calls,
+    is_scalar,
+    reduces_scalar,
+)
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
 from chameleon_networks._importers.torch.programs import input_tensors
 from chameleon_networks._importers.unsupported_operators import (
@@ -50,6 +61,7 @@ CONVERTERS = {
     **indexing.CONVERTERS,
     **quantized.CONVERTERS,
     **recurrent.CONVERTERS,
+    **sorting.CONVERTERS,
 }
 
 
@@ -71,6 +83,7 @@ def torch_graph(program: Any) -> ImportedGraph:
     """Read an exported program into Relax."""
     double = any(value.dtype == torch.float64 for value in program.state_dict.values())
     importer = _Importer(_IN_FLOAT32 if double else WAY_OUT)
+    importer.refuse_sizes(program)
     try:
         module = importer.from_exported_program(
             _decomposed(program),
@@ -97,6 +110,7 @@ def torch_graph(program: Any) -> ImportedGraph:
         module.update_func(
             module.get_global_var("main"), module["main"].with_attr(STATE_ATTRIBUTE, len(state))
         )
+    module = with_counts(module)
     return ImportedGraph(
         module=module,
         locations=importer.locations,
@@ -203,6 +217,13 @@ class _Importer(ExportedProgramImporter):
         self.locations: dict[str, SourceLocation] = {}
         self.survey = OperatorSurvey()
         self._state: frozenset[str] = frozenset()
+        self._counted: CountedAxes | None = None
+
+    def refuse_sizes(self, program: Any) -> None:
+        """Raise an error if a program computes with sizes that depend on values."""
+        reason = f"{COUNTED_SIZE}, and it needs this size"
+        self._refuse(dict.fromkeys(sorting.readers_of_sizes(program), reason))
+        self.survey.check()
 
     def is_state(self, node: Any) -> bool:
         """Whether a node is a buffer that calls change, perhaps with rows that were written."""
@@ -262,12 +283,34 @@ class _Importer(ExportedProgramImporter):
             if difference := _difference(result, node.meta.get("val")):
                 self._refuse({node: f"the compiler gives it another {difference} than torch"})
                 return self.zeros(node)
-            for item in result if isinstance(result, list | tuple) else [result]:
+            results = result if isinstance(result, list | tuple) else [result]
+            if reason := self._problem_of_sizes(results):
+                self._refuse({node: reason})
+                return self.zeros(node)
+            for item in results:
                 if isinstance(item, relax.Var):
                     self.locations.setdefault(str(item.name), source_location.location_of(node))
             return result
 
         return convert_with_location
+
+    @property
+    def counted(self) -> CountedAxes:
+        """Finds out which axes have sizes that are known only when the network runs."""
+        if self._counted is None:
+            self._counted = CountedAxes.in_builder(self.block_builder)
+        return self._counted
+
+    def _problem_of_sizes(self, results: Iterable[Any]) -> str:
+        """Why a node cannot have results of sizes that depend on values; empty if it can."""
+        if self._counted is None:
+            return ""
+        try:
+            for item in results:
+                self._counted.of(item)
+        except CountedSizeError as error:
+            return str(error)
+        return ""
 
     def zeros(self, node: Any) -> Any:
         """Zeros in place of an unsupported operator's result, to find all such operators."""

@@ -1,13 +1,22 @@
-"""Rewrites torch operators that order, count and scatter numbers with simpler ones."""
+"""Rewrites torch operators that order, count, choose and scatter numbers with simpler ones.
+
+Results whose size depends on values, such as those of ``nonzero``, have the largest possible size.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import torch
+from chameleon_tvm.api import UINT8
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from chameleon_networks._graph import counted
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
 
 _ATEN = torch.ops.aten
 
@@ -266,6 +275,127 @@ def _histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # n
     return member.sum(1).to(x.dtype)
 
 
+_LIBRARY = torch.library.Library("chameleon", "DEF")
+"""Operators that exist only between the export of a program and its import."""
+
+
+def _define(schema: str, function: Callable[..., Any]) -> Any:
+    """Define an operator by its function, which also gives the shapes of fake tensors."""
+    _LIBRARY.define(schema)
+    name = schema.partition("(")[0]
+    _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+    return getattr(torch.ops.chameleon, name).default
+
+
+def _padded(values: Any, extent: int) -> Any:
+    """The first elements of a tensor of some length, and then zeros."""
+    result = values.new_zeros(extent)
+    result[: len(values)] = values
+    return result
+
+
+def _is_fake(*tensors: Any) -> bool:
+    return any(type(tensor) is not torch.Tensor for tensor in tensors)
+
+
+def _places(x: Any) -> Any:
+    """The places of numbers that are not zero in a vector."""
+    if _is_fake(x):
+        return x.new_empty(x.shape, dtype=torch.int64)
+    return _padded(x.nonzero().reshape(-1), len(x))
+
+
+def _distinct(x: Any, is_sorted: bool, neighbours: bool) -> Any:
+    """The first places of distinct numbers of a vector, the number of each, and how often it is."""
+    del is_sorted
+    empty = [x.new_empty(x.shape, dtype=torch.int64) for _ in range(3)]
+    if _is_fake(x):
+        return tuple(empty)
+    unique = torch.unique_consecutive if neighbours else torch.unique
+    values, inverse, counts = unique(x, return_inverse=True, return_counts=True)
+    first = torch.full(values.shape, len(x)).scatter_reduce(
+        0, inverse, torch.arange(len(x)), "amin"
+    )
+    return _padded(first, len(x)), inverse, _padded(counts, len(x))
+
+
+def _suppressed(boxes: Any, scores: Any, overlap: float) -> Any:
+    """The boxes that overlap no better one, the best one first."""
+    if _is_fake(boxes, scores):
+        return scores.new_empty(scores.shape, dtype=torch.int64)
+    return _padded(torch.ops.torchvision.nms(boxes, scores, overlap), len(scores))
+
+
+_NONZERO = _define("places(Tensor x) -> Tensor", _places)
+_DISTINCT = _define(
+    "distinct(Tensor x, bool is_sorted, bool neighbours) -> (Tensor, Tensor, Tensor)", _distinct
+)
+_NMS = _define("suppressed(Tensor boxes, Tensor scores, float overlap) -> Tensor", _suppressed)
+
+
+def _nonzero(x: Any) -> Any:
+    """``nonzero``: a row of indices for each number that is not zero."""
+    columns = _columns(x)
+    if columns is NotImplemented:
+        return columns
+    return columns[0].unsqueeze(-1) if len(columns) == 1 else torch.stack(columns, -1)
+
+
+def _columns(x: Any) -> Any:
+    """The index along each axis of the numbers that are not zero."""
+    if not x.ndim:
+        return NotImplemented
+    places = _NONZERO(x.reshape(-1))
+    columns = []
+    for axis, extent in enumerate(x.shape):
+        step = math.prod(x.shape[axis + 1 :])
+        index = places // step if step > 1 else places
+        columns.append(index % extent if axis else index)
+    return columns
+
+
+def _masked_index(x: Any, indices: list[Any]) -> Any:
+    """``x[mask]``, with a mask of some neighbouring axes and no other index."""
+    masks = [index for index in indices if index is not None]
+    if len(masks) != 1 or masks[0].dtype not in {torch.bool, getattr(torch, UINT8)}:
+        return NotImplemented
+    [mask], before = masks, next(at for at, index in enumerate(indices) if index is not None)
+    after = before + mask.ndim
+    flat = x.reshape(*x.shape[:before], mask.numel(), *x.shape[after:])
+    return flat.index_select(before, _NONZERO(mask.reshape(-1)))
+
+
+def _masked_select(x: Any, mask: Any) -> Any:
+    x, mask = torch.broadcast_tensors(x, mask)
+    return x.reshape(-1).index_select(0, _NONZERO(mask.reshape(-1)))
+
+
+def _unique(
+    x: Any,
+    is_sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    *,
+    neighbours: bool = False,
+) -> Any:
+    flat = x.reshape(-1)
+    places, inverse, counts = _DISTINCT(flat, is_sorted, neighbours)
+    nothing = flat.new_empty(0, dtype=torch.int64)
+    return (
+        flat.index_select(0, places),
+        inverse.reshape(x.shape) if return_inverse else nothing,
+        counts if return_counts else nothing,
+    )
+
+
+def _unique_consecutive(
+    x: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    if dim is not None and x.ndim != 1:
+        return NotImplemented
+    return _unique(x, True, return_inverse, return_counts, neighbours=True)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.topk.default: _unsorted_topk,
     _ATEN.kthvalue.default: _kthvalue,
@@ -301,5 +431,90 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.diagonal_scatter.default: _diagonal_scatter,
     _ATEN.masked_scatter.default: _masked_scatter,
     _ATEN.scatter_reduce.two: _scatter_reduce,
+    _ATEN.nonzero.default: _nonzero,
+    _ATEN.nonzero_numpy.default: _columns,
+    _ATEN.index.Tensor: _masked_index,
+    _ATEN.masked_select.default: _masked_select,
+    _ATEN._unique2.default: _unique,  # noqa: SLF001 - the operator has this name
+    _ATEN.unique_consecutive.default: _unique_consecutive,
 }
 """Functions of torch that are traced instead of an operator, by operator."""
+
+
+def of_torchvision() -> dict[Any, Callable[..., Any]]:
+    """Functions that are traced instead of torchvision's operators, if these are known."""
+    has_operator = hasattr(torch.ops.torchvision, "nms")
+    return {torch.ops.torchvision.nms.default: _NMS} if has_operator else {}
+
+
+def _convert_distinct(call: TorchCall) -> Any:
+    is_sorted, neighbours = call.node.args[1:]
+    return counted.distinct(
+        call.importer.block_builder,
+        call.value(0),
+        call.importer.counted.of(call.value(0)),
+        is_sorted=bool(is_sorted),
+        neighbours=bool(neighbours),
+    )
+
+
+def _convert_nms(call: TorchCall) -> Any:
+    builder, op = call.importer.block_builder, relax.op
+    boxes, scores = call.value(0), call.value(1)
+    [count], axes = call.shape, call.importer.counted.of(scores)
+    kept = counted.Suppression(most=count, is_plain=True).apply(
+        builder,
+        call.emit(op.reshape(boxes, [1, count, 4])),
+        call.emit(op.reshape(scores, [1, 1, count])),
+        relax.const(call.node.args[2], "float64"),
+        None,
+        axes=dict(zip([2], axes.values(), strict=False)),
+    )
+    return op.squeeze(call.emit(op.strided_slice(kept, [1], [2], [3])), [1])
+
+
+CONVERTERS: dict[str, Converter] = {
+    "places.default": lambda call: counted.nonzero_places(
+        call.importer.block_builder, call.value(0), call.importer.counted
+    ),
+    "distinct.default": _convert_distinct,
+    "suppressed.default": _convert_nms,
+}
+"""Converters by the name of the operator."""
+
+_SHAPED = {
+    *(_ATEN.view.default, _ATEN.reshape.default, _ATEN._unsafe_view.default),  # noqa: SLF001
+    *(_ATEN.sym_constrain_range.default, _ATEN.sym_constrain_range_for_size.default),
+    *(_ATEN._assert_scalar.default, _ATEN._assert_async.msg),  # noqa: SLF001
+}
+"""Operators that may read a size which depends on values."""
+
+
+def readers_of_sizes(program: Any) -> Iterator[Any]:
+    """Nodes that need a size which depends on values to be a number."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        sizes = (one.meta.get("val") for one in node.all_input_nodes)
+        shape = value.shape if isinstance(value, torch.Tensor) else ()
+        # Symbols must not be compared.
+        is_empty = any(isinstance(extent, int) and extent == 0 for extent in shape)
+        needs_size = is_empty or node.target is _ATEN.squeeze.default
+        reads_size = isinstance(value, torch.Tensor) or node.op == "output"
+        if (
+            (reads_size and node.target not in _SHAPED and any(map(_is_size, sizes)))
+            or (node.target is _ATEN.slice.Tensor and _is_from_end(node))
+            or (needs_size and any(map(_is_size, shape)))
+        ):
+            yield node
+
+
+def _is_size(value: Any) -> bool:
+    is_number = isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+    return is_number and bool(free_unbacked_symbols(value))
+
+
+def _is_from_end(node: Any) -> bool:
+    """Whether a slice counts elements from the last one, along an axis of unknown size."""
+    _, axis, *ends = (*node.args, 0)[:4] if len(node.args) == 1 else node.args[:4]
+    extent = node.args[0].meta["val"].shape[axis]
+    return _is_size(extent) and any(isinstance(end, int) and end < 0 for end in ends)
