@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import structlog
@@ -107,6 +107,31 @@ def add_levels(steps: DeliverySteps, folder: Path) -> str | None:
         add_loader_file(folder, LEVELS_CODE)
         write_manifest(folder, {**manifest, "levels": rows})
     return f"further levels: {'; '.join(sentences)}"
+
+
+def keep_common_levels(folders: Collection[Path]) -> dict[str, str]:
+    """Remove levels that a bucket of a network lacks from the others; why, by their names."""
+    rows = [read_manifest(folder).get("levels", ())[1:] for folder in folders]
+    names = [frozenset(row["name"] for row in own) for own in rows]
+    lacking = frozenset.union(*names) - frozenset.intersection(*names)
+    for folder in folders:
+        remove_levels(folder, lacking)
+    return dict.fromkeys(sorted(lacking), "one of them has no such library")
+
+
+def remove_levels(folder: Path, names: Collection[str]) -> None:
+    """Remove levels from the folder of a network or of a bucket."""
+    manifest = read_manifest(folder)
+    rows = [row for row in manifest.get("levels", ()) if row["name"] not in names]
+    if len(rows) == len(manifest.get("levels", ())):
+        return
+    for name in names:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    if len(rows) == 1:
+        del manifest["levels"]
+        write_manifest(folder, manifest)
+    else:
+        write_manifest(folder, {**manifest, "levels": rows})
 
 
 def _features(target: str) -> frozenset[str]:
