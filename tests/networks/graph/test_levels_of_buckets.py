@@ -71,7 +71,8 @@ network = load()
 for number, file in enumerate(sys.argv[2:]):
     with np.load(file) as inputs:
         np.savez(file.replace("inputs", "outputs"), **network(**inputs))
-print(network.level, network.plan(**inputs), sep=";")
+        plan = network.plan(**inputs)
+print(network.level, plan, sep=";")
 """
 
 
@@ -229,9 +230,7 @@ def test_a_cpu_of_no_level_is_refused_at_loading(network, environment):
 
 
 @pytest.mark.full
-def test_wrong_parts_of_a_level_are_not_delivered(
-    delivery_into, target, tmp_path, monkeypatch, caplog
-):
+def test_wrong_parts_of_a_level_are_not_delivered(delivery_into, target, tmp_path, monkeypatch):
     write = levels.write_other_kernels
 
     def whole(folder, graph, *arguments):
@@ -280,10 +279,10 @@ def test_each_bucket_has_each_level_if_calls_compute_all_of_it(closed, environme
 def test_a_level_that_fails_in_one_bucket_is_in_none(delivery_into, tmp_path, monkeypatch):
     add = levels._add
 
-    def failing(steps, folder, name, target):
+    def failing(steps, folder, name, *rest):
         if name == "x86-64-v2" and steps.settled.network.bucket.name == "rows=12":
             raise ChameleonError("its outputs are wrong")
-        return add(steps, folder, name, target)
+        return add(steps, folder, name, *rest)
 
     monkeypatch.setattr(levels, "_add", failing)
     source = _closed(tmp_path)
@@ -326,14 +325,16 @@ def test_a_bundle_for_c_holds_the_level_that_is_asked_for(network, cases, tmp_pa
 
 
 @pytest.mark.full
-def test_a_bundle_for_c_says_which_cpus_it_runs_on(network, tmp_path):
+def test_a_bundle_for_c_says_which_cpus_it_runs_on(network, cases, tmp_path):
     [note] = write_network_bundle(network, tmp_path / "net", None).notes
     assert note.endswith("export another bundle with --level x86-64-v3 or x86-64-v2")
     if EMULATOR is not None and "avx512f" in host_features():
-        done = completed(
-            [EMULATOR, "-cpu", "Nehalem", *_example(tmp_path / "net")], 1, cwd=tmp_path / "net"
-        )
-        assert "this CPU lacks" in done.stderr
+        files = []
+        for name, array in cases[0][0].items():
+            np.save(tmp_path / f"{name}.npy", array)
+            files.append(f"{name}={tmp_path / name}.npy")
+        command = [EMULATOR, "-cpu", "Nehalem", *_example(tmp_path / "net"), *files]
+        assert "this CPU lacks" in completed(command, 1, cwd=tmp_path / "net").stderr
 
 
 @pytest.mark.full

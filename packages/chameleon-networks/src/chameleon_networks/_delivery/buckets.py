@@ -439,7 +439,7 @@ def _remove_wrong_levels(
     problems: dict[str, str] = {}
     if not any(bucket["is_open"] for bucket in manifest["buckets"]):
         return problems
-    tests = padding_tests(bucketed.dimensions)
+    tests = padding_tests(bucketed.dimensions) or all_padding_tests(bucketed)
     rows = manifest.get("levels", ())
     for name in (row["name"] for row in rows if row["checked"] == MEASURED):
         try:

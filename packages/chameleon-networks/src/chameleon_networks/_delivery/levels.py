@@ -1,7 +1,7 @@
 """Compiles a delivered network for further levels of CPUs, such as ``x86-64-v3``.
 
-The folder of a level has a library with kernels for that level, as first guesses choose them. The
-weights of all levels are in one file.
+The folder of a level has a library with kernels for that level, as records of other runs or first
+guesses choose them. The weights of all levels are in one file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import structlog
@@ -20,6 +20,7 @@ from chameleon_core.plugin_api import (
     Delivery,
     NoOptions,
     TargetError,
+    Task,
     fall_back,
 )
 from chameleon_tvm.api import TVMTargets, first_line, host_features, tvm_target, used_features
@@ -92,7 +93,7 @@ def add_levels(steps: DeliverySteps, folder: Path) -> str | None:
     for name in sorted(names, key=lambda name: -len(_features(targets[name]))):
         try:
             with steps.seconds.during(COMPILING):
-                row, sentence = _add(steps, folder, name, targets[name])
+                row, sentence = _added(steps, folder, name, targets[name])
             rows.append({"name": name, **row})
         except Exception as error:  # noqa: BLE001 - the network itself is verified
             problem = str(error)
@@ -138,14 +139,35 @@ def _features(target: str) -> frozenset[str]:
     return used_features(tvm_target(target))
 
 
-def _add(steps: DeliverySteps, folder: Path, name: str, target: str) -> tuple[Manifest, str]:
+def _added(steps: DeliverySteps, folder: Path, name: str, target: str) -> tuple[Manifest, str]:
+    """Compile a level with kernels of other runs, or else of first guesses alone, and check it.
+
+    Raises:
+        ChameleonError: Its outputs are wrong, or it has instructions that the level lacks.
+    """
+    graph = steps.compiled[folder]
+    chosen, recorded = level_kernels(graph, target, steps.recorded)
+    if recorded:
+        try:
+            row, sentence = _add(steps, folder, name, target, chosen)
+        except ChameleonError as error:
+            log.warning("records_not_used", level=name, problem=str(error))
+            chosen, _ = level_kernels(graph, target)
+        else:
+            said = f"{recorded} of its kernels were measured in other runs, {sentence}"
+            return {**row, "recorded": recorded}, said
+    return _add(steps, folder, name, target, chosen)
+
+
+def _add(
+    steps: DeliverySteps, folder: Path, name: str, target: str, chosen: OtherKernels
+) -> tuple[Manifest, str]:
     """Compile a level, and check it; the row of the manifest, and a sentence.
 
     Raises:
         ChameleonError: Its outputs are wrong, or it has instructions that the level lacks.
     """
     graph, inner = steps.compiled[folder], folder / name
-    chosen = level_kernels(graph, target)
     write_other_kernels(inner, graph, chosen, target, steps.threads)
     if lacking := sorted(_features(target) - host_features()):
         sentence = f"{NEVER_RUN}, since this CPU lacks {', '.join(lacking)}"
@@ -166,22 +188,38 @@ def _add(steps: DeliverySteps, folder: Path, name: str, target: str) -> tuple[Ma
     return {"checked": MEASURED, "seconds": seconds}, f"verified, {words.in_seconds(seconds)}"
 
 
-def level_kernels(graph: GraphWithKernels, target: str) -> OtherKernels:
-    """Kernels for another target, of first guesses; tasks without any keep default schedules.
+def level_kernels(
+    graph: GraphWithKernels,
+    target: str,
+    recorded: Callable[[Task], Sequence[tuple[int, ...]]] = lambda _: (),
+) -> tuple[OtherKernels, int]:
+    """Kernels for another target, and how many of them other runs have measured.
+
+    The others are first guesses. Tasks without any keep default schedules.
+
+    Args:
+        graph: The network.
+        target: The other target.
+        recorded: A function that returns the fastest configurations of other runs.
 
     Raises:
-        ChameleonError: No guess of a task can be built.
+        ChameleonError: No configuration of a task can be built.
     """
     own = graph.kernels
     winners: dict[str, Delivery.Winner] = {}
+    known: dict[str, Sequence[tuple[int, ...]]] = {}
     for fusion in graph.fusions:
         spec = next(candidate_specs(fusion, target))
         task = spec.task(own.task_of(fusion).name, target)
-        guesses = () if task.key in winners else own.first_guesses(task)
-        if guesses:
+        if task.key in known:
+            continue
+        known[task.key] = recorded(task)
+        if guesses := [*known[task.key], *own.first_guesses(task)]:
             config, *others = guesses
             winners[task.key] = Delivery.Winner(task=task, config=config, guesses=tuple(others))
-    return sharing_weights(graph, Kernels(winners, own.space, target), _candidates)
+    chosen = sharing_weights(graph, Kernels(winners, own.space, target), _candidates)
+    measured = [w for key, w in chosen.kernels.winners.items() if w.config in known[key]]
+    return chosen, len(measured)
 
 
 def _candidates(winner: Delivery.Winner) -> Iterator[Delivery.Winner]:
