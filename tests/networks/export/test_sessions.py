@@ -233,7 +233,7 @@ def test_a_network_with_a_state_is_refused(called, tmp_path):  # noqa: F811 - th
     assert caught.value.hint == "Load it from Python, with its load.py."
 
 
-def test_an_older_onnx_runtime_is_refused(exported):
+def test_an_older_onnx_runtime_is_refused(exported, tmp_path):
     said = []
     status = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)(
         lambda code, text: said.append(text.decode()) or code
@@ -245,6 +245,8 @@ def test_an_older_onnx_runtime_is_refused(exported):
     )
     version = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: ctypes.addressof(number))
     base = (ctypes.c_void_p * 2)(*(ctypes.cast(f, ctypes.c_void_p) for f in (functions, version)))
-    create = ctypes.CDLL(str(exported / LIBRARY)).CreateEpFactories
+    # Sessions of other tests may use the library itself, and this changes its state.
+    copy = shutil.copyfile(exported / LIBRARY, tmp_path / LIBRARY)
+    create = ctypes.CDLL(str(copy)).CreateEpFactories
     assert create(b"name", base, None, None, ctypes.c_size_t(4), None) != 0
     assert said == ["Chameleon's provider needs ONNX Runtime 1.23 or later, and this is 1.22.1"]
