@@ -22,6 +22,7 @@ from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._shapes import Buckets
 from chameleon_system._processor import own_architecture
+from chameleon_system.api import user_cache_folder
 from chameleon_tvm.api import host_features
 from programs import completed
 
@@ -161,13 +162,13 @@ def _check(outputs, wanted):
 
 
 @pytest.mark.full
-def test_the_largest_bucket_of_an_open_length_has_all_levels(result, network):
+def test_each_bucket_of_an_open_length_has_each_level(result, network):
     manifest = read_manifest(network)
-    assert [row["name"] for row in manifest["levels"]][1:] == [*LEVELS]
-    *smaller, largest = manifest["buckets"]
-    assert [bucket["lacks_levels"] for bucket in smaller] == [True]
-    assert not largest["lacks_levels"]
-    assert read_manifest(network / largest["folder"])["levels"] == manifest["levels"]
+    names = [row["name"] for row in manifest["levels"]]
+    assert names[1:] == [*LEVELS]
+    for bucket in manifest["buckets"]:
+        rows = read_manifest(network / bucket["folder"])["levels"]
+        assert [row["name"] for row in rows] == names
     assert [file.parent for file in network.rglob("weights.bin")] == [network]
     for level in LEVELS:
         assert f"{level}: " in result.levels
@@ -192,10 +193,12 @@ def test_a_level_computes_calls_of_any_size(network, cases, level, environment):
     environment.setenv("NETWORK_LEVEL", level)
     with load(network) as loaded:
         assert loaded.level == level
-        plan = "length 20 is padded to 70, of which 20 are computed"
-        assert loaded.plan(**cases[2][0]) == plan
+        plan = "length 7 is padded to 20, of which 7 are computed"
+        assert loaded.plan(**cases[1][0]) == plan
         for inputs, wanted in cases:
             _check(loaded(**inputs), wanted)
+    # All buckets read the packed weights of one file.
+    assert len([*(user_cache_folder() / "weights").iterdir()]) == 1
 
 
 def _emulated(cpu, folder, cases, tmp_path):
@@ -260,7 +263,8 @@ def test_a_wheel_names_the_features_of_the_lowest_level(network, tmp_path):
 @pytest.mark.full
 def test_each_bucket_has_each_level_if_calls_compute_all_of_it(closed, environment):
     buckets = read_manifest(closed)["buckets"]
-    assert [bucket["lacks_levels"] for bucket in buckets] == [False, False]
+    for bucket in buckets:
+        assert len(read_manifest(closed / bucket["folder"])["levels"]) == 3
     assert [file.parent for file in closed.rglob("weights.bin")] == [closed]
     rng = np.random.default_rng(0)
     batches = [rng.standard_normal((rows, 64), np.float32) for rows in (2, 12)]

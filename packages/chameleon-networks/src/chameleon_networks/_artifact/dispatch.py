@@ -24,7 +24,6 @@ signature has ``inputs`` and ``outputs``, as a manifest or ``signature_of`` has 
 def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]) -> Manifest:
     """The part of a manifest from which a loaded network chooses a bucket, as JSON values."""
     names, (_, _, first) = bucketed.input_names, buckets[0]
-    has_levels = any("levels" in signature for _, _, signature in buckets)
     return {
         "inputs": [
             {"name": name, "dtype": tensor["dtype"]}
@@ -48,7 +47,6 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]
                 "is_open": signature.get("is_open", False),
                 "needs_tiles": "permissions" in signature
                 and signature.keys().isdisjoint({"vectors", "levels"}),
-                "lacks_levels": has_levels and "levels" not in signature,
             }
             for name, _, signature in buckets
         ],

@@ -575,23 +575,15 @@ def load(
     if not all(_has_axes(bucket, manifest["dimensions"]) for bucket in manifest["buckets"]):
         raise RuntimeError(_NO_NETWORK.format(folder))
     folders = [inside(folder, bucket["folder"]) for bucket in manifest["buckets"]]
-    chosen_folder = level = ""
+    level = ""
     if folders and manifest.get("levels"):
         largest = checked_manifest(folders[-1])
         _check_form(folders[-1], largest, NETWORK)
-        chosen_folder, _ = _chosen_code(folders[-1], largest)
-        level = "" if chosen_folder == largest.get("vectors") else chosen_folder
-    # Larger buckets, which also have kernels for other CPUs, take the others' calls.
-    others = [
-        bucket
-        for bucket in manifest["buckets"]
-        if not (bucket.get("needs_tiles") or bucket.get("lacks_levels"))
-    ]
-    if (
-        others
-        and others != manifest["buckets"]
-        and (chosen_folder or refusal(checked_manifest(folders[0])))
-    ):
+        level, _ = _chosen_code(folders[-1], largest)
+        level = "" if level == largest.get("vectors") else level
+    # Larger buckets, which also have kernels for CPUs without tiles, take the others' calls.
+    others = [bucket for bucket in manifest["buckets"] if not bucket.get("needs_tiles")]
+    if others and others != manifest["buckets"] and refusal(checked_manifest(folders[0])):
         manifest = {**manifest, "buckets": others}
     chosen = runpy.run_path(str(_code(folder, manifest, "_buckets.py")))["Buckets"]
 

@@ -41,9 +41,11 @@ from chameleon_networks._delivery.delivery_steps import DeliverableNetwork, Deli
 from chameleon_networks._delivery.kernel_choice import REASON, with_shared_packings
 from chameleon_networks._delivery.levels import (
     MEASURED,
+    Configurations,
     add_levels,
     keep_common_levels,
     remove_levels,
+    shared_orders,
 )
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes, precision_facts
 from chameleon_networks._delivery.vector_kernels import add_vector_kernels
@@ -199,6 +201,7 @@ def delivered(
         for winner in winners
         if chosen[winner.task.key].measured and not winner.measured
     }
+    orders = shared_orders([network.network for network in settled.values()], delivery)
     union = {task.key: task.name for task in named_tasks(delivery.target)}
     called: dict[str, dict[str, str]] = {}
     *_, largest = settled.values()
@@ -206,12 +209,12 @@ def delivered(
     for name, network in settled.items():
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
         called[name] = {task.name: union[key] for key, task in tasks.items()}
-        # On another CPU, the kernels of the largest bucket compute smaller calls as well.
+        # On a CPU without tiles, the kernels of the largest bucket compute smaller calls as well.
         smaller = name != bucketed.networks[-1][0].name and all(
             own.dimension is not None for own in (network, largest)
         )
         own = _own(delivery, tasks, len(settled))
-        buckets[name] = _Bucket(network, own, unmeasured, has_others=not smaller)
+        buckets[name] = _Bucket(network, own, unmeasured, orders, has_vectors=not smaller)
     with temporary_folder() as scratch:
         whole = plain = Path(scratch, "network")
         padded = any(dimension.padded for dimension in bucketed.dimensions)
@@ -226,8 +229,7 @@ def delivered(
                 failure = f"bucket {name}: {bucket.result.failure}"
                 return attrs.evolve(bucket.result, failure=failure)
         results = {name: bucket.result for name, bucket in buckets.items()}
-        with_others = [whole / name for name, bucket in buckets.items() if bucket.has_others]
-        left_out = keep_common_levels(with_others)
+        left_out = keep_common_levels([whole / name for name in buckets])
         [_, first], *_ = bucketed.networks
         manifest = {**_combined(bucketed, whole), **sources_for(delivery.folder, first.sources)}
         write_manifest(whole, manifest)
@@ -237,7 +239,7 @@ def delivered(
         if problem is not None:
             failure = f"the network is not delivered: {problem}"
             return attrs.evolve(summed(bucketed, results, called), failure=failure)
-        left_out |= _remove_wrong_levels(bucketed, whole, with_others, delivery.threads)
+        left_out |= _remove_wrong_levels(bucketed, whole, delivery.threads)
         manifest = read_manifest(whole)
         replace(whole, delivery.folder)
     seconds = time.perf_counter() - started
@@ -284,7 +286,8 @@ class _Bucket:
     Attributes:
         delivery: The bucket's share of the delivery.
         unmeasured: Why kernels are used that were not measured, by ``Task.key``.
-        has_others: Whether kernels are added for other CPUs.
+        orders: Configurations of kernels for levels (``shared_orders``).
+        has_vectors: Whether kernels are added for CPUs without tiles.
         kernels: The kernels that the network is compiled with.
         inputs: Inputs of one inference.
         outputs: The outputs for these inputs, if the network may be delivered.
@@ -293,7 +296,8 @@ class _Bucket:
     settled: DeliverableNetwork
     delivery: Delivery
     unmeasured: Mapping[str, str]
-    has_others: bool = attrs.field(kw_only=True)
+    orders: Configurations
+    has_vectors: bool = attrs.field(kw_only=True)
     result: NetworkResult = attrs.field(init=False)
     kernels: Kernels = attrs.field(init=False)
     inputs: Arrays = attrs.field(init=False)
@@ -313,9 +317,9 @@ class _Bucket:
             if plain != folder:
                 shutil.copytree(staged, plain)
             staged, result = choose_dtypes(steps, self.settled.precision, staged, self.result)
-            if self.has_others:
+            if self.has_vectors:
                 result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
-                result = attrs.evolve(result, levels=add_levels(steps, staged))
+            result = attrs.evolve(result, levels=add_levels(steps, staged, self.orders))
             running = stack.enter_context(steps.running(staged))
             kernels = steps.kernel_seconds(running)
             self.outputs = running.outputs(self.inputs)
@@ -428,9 +432,7 @@ def _problem(
         return _changed_by_padding(bucketed, process, threads)
 
 
-def _remove_wrong_levels(
-    bucketed: BucketedNetwork, whole: Path, folders: Iterable[Path], threads: int
-) -> dict[str, str]:
+def _remove_wrong_levels(bucketed: BucketedNetwork, whole: Path, threads: int) -> dict[str, str]:
     """Check calls that compute a part of their bucket; remove wrong levels, and return why.
 
     Kernels that compute whole buckets were checked with the bucket.
@@ -451,7 +453,7 @@ def _remove_wrong_levels(
         if problem is not None:
             log.warning("level_not_delivered", level=name, problem=problem)
             problems[name] = problem
-    for folder in (whole, *folders):
+    for folder in (whole, *(whole / bucket["folder"] for bucket in manifest["buckets"])):
         remove_levels(folder, problems)
     return problems
 

@@ -34,8 +34,10 @@ from chameleon_networks._artifact.writer import (
     write_manifest,
 )
 from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.delivery_steps import DeliverySteps, GraphWithKernels
 from chameleon_networks._delivery.disassembly import foreign_instructions
+from chameleon_networks._delivery.kernel_choice import with_shared_packings
 from chameleon_networks._delivery.other_kernels import (
     OtherKernels,
     sharing_weights,
@@ -43,8 +45,12 @@ from chameleon_networks._delivery.other_kernels import (
 )
 from chameleon_networks._evaluation.processes import delivered_process
 from chameleon_networks._graph.fusion_groups import candidate_specs
+from chameleon_networks._importers.imported_network import ImportedNetwork
 
 log = structlog.get_logger()
+
+Configurations = dict[str, tuple[int, ...]]
+"""The knob indices of tasks, by ``Task.key``."""
 
 COMPILING = "compiling for levels"
 """Name of the step of a delivery."""
@@ -78,10 +84,36 @@ def target_of_level(target: str, level: str) -> str:
         ) from error
 
 
-def add_levels(steps: DeliverySteps, folder: Path) -> str | None:
+def shared_orders(networks: Sequence[ImportedNetwork], delivery: Delivery) -> Configurations:
+    """Configurations with which all buckets of a level read packed weights in the same order."""
+    chosen: Configurations = {}
+    for name in networks[0].options.levels:
+        target = target_of_level(delivery.target, name)
+        winners: dict[str, Delivery.Winner] = {}
+        for network in networks:
+            for fusion in prepared_network(network)[1]:
+                task = next(candidate_specs(fusion, target)).task(name, target)
+                if task.key in winners:
+                    continue
+                guesses = delivery.space.design_space(task).first_guesses.tolist()
+                for config in [*delivery.recorded(task), *map(tuple, guesses)][:1]:
+                    winners[task.key] = Delivery.Winner(task=task, config=config)
+        shared = with_shared_packings([*winners.values()], delivery.space)
+        chosen |= {winner.task.key: winner.config for winner in shared}
+    return chosen
+
+
+def add_levels(
+    steps: DeliverySteps, folder: Path, preferred: Configurations | None = None
+) -> str | None:
     """Add libraries for further levels to a network's folder; say how they were checked.
 
     The result is None if the pipeline names no levels.
+
+    Args:
+        steps: The steps of the network's delivery.
+        folder: The network's folder.
+        preferred: Configurations to try first, by the keys of tasks.
     """
     names = steps.settled.network.options.levels
     if not names:
@@ -93,7 +125,7 @@ def add_levels(steps: DeliverySteps, folder: Path) -> str | None:
     for name in sorted(names, key=lambda name: -len(_features(targets[name]))):
         try:
             with steps.seconds.during(COMPILING):
-                row, sentence = _added(steps, folder, name, targets[name])
+                row, sentence = _added(steps, folder, name, targets[name], preferred or {})
             rows.append({"name": name, **row})
         except Exception as error:  # noqa: BLE001 - the network itself is verified
             problem = str(error)
@@ -139,14 +171,16 @@ def _features(target: str) -> frozenset[str]:
     return used_features(tvm_target(target))
 
 
-def _added(steps: DeliverySteps, folder: Path, name: str, target: str) -> tuple[Manifest, str]:
+def _added(
+    steps: DeliverySteps, folder: Path, name: str, target: str, preferred: Configurations
+) -> tuple[Manifest, str]:
     """Compile a level with kernels of other runs, or else of first guesses alone, and check it.
 
     Raises:
         ChameleonError: Its outputs are wrong, or it has instructions that the level lacks.
     """
     graph = steps.compiled[folder]
-    chosen, recorded = level_kernels(graph, target, steps.recorded)
+    chosen, recorded = level_kernels(graph, target, steps.recorded, preferred)
     if recorded:
         try:
             row, sentence = _add(steps, folder, name, target, chosen)
@@ -192,6 +226,7 @@ def level_kernels(
     graph: GraphWithKernels,
     target: str,
     recorded: Callable[[Task], Sequence[tuple[int, ...]]] = lambda _: (),
+    preferred: Configurations | None = None,
 ) -> tuple[OtherKernels, int]:
     """Kernels for another target, and how many of them other runs have measured.
 
@@ -201,6 +236,7 @@ def level_kernels(
         graph: The network.
         target: The other target.
         recorded: A function that returns the fastest configurations of other runs.
+        preferred: Configurations to try first, by the keys of tasks.
 
     Raises:
         ChameleonError: No configuration of a task can be built.
@@ -214,7 +250,8 @@ def level_kernels(
         if task.key in known:
             continue
         known[task.key] = recorded(task)
-        if guesses := [*known[task.key], *own.first_guesses(task)]:
+        first = [preferred[task.key]] if preferred and task.key in preferred else []
+        if guesses := [*first, *known[task.key], *own.first_guesses(task)]:
             config, *others = guesses
             winners[task.key] = Delivery.Winner(task=task, config=config, guesses=tuple(others))
     chosen = sharing_weights(graph, Kernels(winners, own.space, target), _candidates)

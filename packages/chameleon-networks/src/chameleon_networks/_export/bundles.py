@@ -120,11 +120,7 @@ def _of_level(delivered: Path, manifest: loading.Manifest, level: str) -> loadin
     if "buckets" not in manifest:
         own = read_manifest(delivered / level)
         return own | {k: manifest[k] for k in ("inputs", "outputs", "returns") if k in manifest}
-    buckets = [
-        {**bucket, "folder": f"{bucket['folder']}/{level}"}
-        for bucket in manifest["buckets"]
-        if not bucket.get("lacks_levels")
-    ]
+    buckets = [{**own, "folder": f"{own['folder']}/{level}"} for own in manifest["buckets"]]
     own = read_manifest(delivered / buckets[-1]["folder"])
     facts = {key: own[key] for key in ("target", "cpu_features")}
     return {**manifest, **facts, "buckets": buckets}
