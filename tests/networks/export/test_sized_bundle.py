@@ -2,16 +2,19 @@
 
 import ctypes
 import json
+import runpy
 import shutil
 import threading
 
 import numpy as np
+import onnxruntime
 import pytest
 from chameleon_networks import load
-from chameleon_networks._export.bundles import write_c_bundle
+from chameleon_networks._export.bundles import write_c_bundle, write_onnx_file
 from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._shapes import Buckets
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from programs import completed
 
 from ..precision.conftest import NoTrials  # noqa: TID252 - what measures nothing
@@ -111,6 +114,38 @@ def test_the_example_reads_sizes_from_its_inputs(bundle, wanted, tmp_path):
     ):
         ran = completed((program, weights, *words), 1, cwd=tmp_path, env={})
         assert ran.stderr == f"{said}\n"
+
+
+@pytest.fixture(scope="module")
+def session(network, tmp_path_factory):
+    """A session of ONNX Runtime with the network."""
+    folder = tmp_path_factory.mktemp("session") / "net"
+    write_onnx_file(network, folder)
+    options = runpy.run_path(str(folder / "__init__.py"))["session_options"](threads=2)
+    return onnxruntime.InferenceSession(str(folder / "model.onnx"), options)
+
+
+def test_a_session_of_onnx_runtime_gets_the_bits_of_python(session, wanted):
+    assert [one.shape for one in session.get_inputs()] == [[1, 8, "length"], [1, "length"]]
+    assert session.get_outputs()[1].shape == [1, 16]
+    for inputs, outputs in wanted.values():
+        got = session.run(None, dict(zip(("x", "scale"), inputs, strict=True)))
+        for output, own in zip(got, outputs, strict=True):
+            assert (output.shape, output.tobytes()) == (own.shape, own.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "words"),
+    [
+        ((LONGEST + 1, LONGEST + 1), "length is 71, and the network takes 1 to 70"),
+        ((20, 21), "input scale has another dtype or shape than the network takes"),
+        ((0, 0), "length is 0, and the network takes 1 to 70"),
+    ],
+)
+def test_a_session_refuses_other_sizes(session, lengths, words):
+    x, scale = (np.zeros((1, 8, lengths[0]), np.float32), np.zeros((1, lengths[1]), np.float32))
+    with pytest.raises(InvalidArgument, match=words):
+        session.run(None, {"x": x, "scale": scale})
 
 
 PROGRAM = """

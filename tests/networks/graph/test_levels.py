@@ -7,6 +7,7 @@ import runpy
 import shutil
 import sys
 import zipfile
+from operator import attrgetter
 from pathlib import Path
 
 import attrs
@@ -16,20 +17,20 @@ import onnxruntime
 import pytest
 import torch
 from chameleon_core._errors import ExitCode
+from chameleon_core.api import RunView
 from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery
 from chameleon_networks._artifact.load import check_cpu, check_files, load
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._c_runtime.linking import run_compiler
 from chameleon_networks._compile.sequence.repacking import repacking_of
 from chameleon_networks._compile.sequence.weights import read_weights
-from chameleon_networks._delivery import other_kernels
+from chameleon_networks._delivery import levels, other_kernels
 from chameleon_networks._delivery.disassembly import foreign_instructions
 from chameleon_networks._delivery.levels import target_of_level
-from chameleon_networks._export.bundles import write_onnx_file, write_wheel
+from chameleon_networks._export.bundles import write_c_bundle, write_onnx_file, write_wheel
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork
-from chameleon_networks._shapes import Buckets
 from chameleon_system._processor import own_architecture
 from chameleon_system.api import user_cache_folder
 from chameleon_tvm._spaces.auto import AutoSpace
@@ -59,8 +60,8 @@ print(network.level)
 """
 
 
-def _delivered(tiny, target, folder):
-    frontend = NetworkFrontend(OnnxNetwork(attrs.evolve(tiny.options, levels=(*LEVELS, OTHER))))
+def _delivered(tiny, target, folder, levels=(*LEVELS, OTHER), **facts):
+    frontend = NetworkFrontend(OnnxNetwork(attrs.evolve(tiny.options, levels=levels)))
     # Of weights for Winograd's algorithms, no other order can be made.
     space = AutoSpace(AutoOptions(algorithms=("direct",)))
     winners = [
@@ -71,7 +72,9 @@ def _delivered(tiny, target, folder):
         )
         for task in frontend.tasks(target)
     ]
-    delivery = Delivery(target=target, winners=winners, space=space, folder=folder, threads=2)
+    delivery = Delivery(
+        target=target, winners=winners, space=space, folder=folder, threads=2, **facts
+    )
     return frontend.deliver(delivery)
 
 
@@ -213,6 +216,20 @@ def test_a_wheel_names_the_features_of_the_lowest_level(result, tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("cache")
+def test_a_bundle_for_c_holds_the_level_that_is_asked_for(result, wanted, tmp_path):
+    _skip_unless_here("x86-64-v2")
+    bundle = tmp_path / "net"
+    write_c_bundle(Path(result.folder), bundle, "net", "x86-64-v2")
+    links = ("-std=c++17", "-L.", "-lnet", "-Wl,-rpath,$ORIGIN", "-o", "example")
+    completed([shutil.which("g++") or "c++", "main.cpp", *links], cwd=bundle)
+    np.save(bundle / "image.npy", IMAGE)
+    words = (EMULATOR, "-cpu", "Nehalem") if EMULATOR else ()
+    completed([*words, "./example", "weights.bin", "image.npy"], cwd=bundle)
+    _check(np.load(bundle / "output0.npy"), wanted)
+
+
+@pytest.mark.full
 def test_damage_to_a_level_is_noticed(folder):
     check_files(folder)
     with (folder / "x86-64-v2" / "network.so").open("r+b") as library:
@@ -243,8 +260,8 @@ def test_an_emulated_cpu_runs_its_level(folder, wanted, cpu, level, tmp_path):
 @pytest.mark.full
 def test_a_cpu_of_no_level_is_told_and_runs_nothing(folder, tmp_path):
     manifest = read_manifest(folder)
-    levels = [row for row in manifest["levels"] if row["name"] != "x86-64-v2"]
-    write_manifest(folder, {**manifest, "levels": levels})
+    rows = [row for row in manifest["levels"] if row["name"] != "x86-64-v2"]
+    write_manifest(folder, {**manifest, "levels": rows})
     done, _ = _emulated("Nehalem", folder, tmp_path)
     assert done.returncode == 1
     words = r"RuntimeError: this machine can run the network in none of its levels: .*x86-64-v3:"
@@ -262,6 +279,69 @@ def test_wrong_outputs_of_a_level_are_not_delivered(tiny, target, tmp_path, monk
     assert result.failure is None
     assert "x86-64-v2: it is not delivered, since its outputs are wrong" in result.levels
     assert not (tmp_path / "network" / "x86-64-v2").exists()
+
+
+@pytest.mark.full
+def test_a_level_takes_the_fastest_kernels_of_other_runs(tiny, target, tmp_path, command_line):
+    _skip_unless_here("x86-64-v2")
+    onnx_options = {"source": str(tiny.options.source), "layout": "NHWC", "compare": False}
+    common = {
+        "space": {"name": "auto", "algorithms": ["direct"]},
+        "records": str(tmp_path / "records.sqlite"),
+        "runner": {"name": "local", "threads": 2},
+        "baselines": [],
+    }
+    runs = {
+        "other": (json.loads(target_of_level(target, "x86-64-v2")), 3, {}),
+        "own": ("native", 1, {"levels": ["x86-64-v2"]}),
+    }
+    for name, (where, measurements, more) in runs.items():
+        document = {
+            "model": {"onnx": {**onnx_options, **more}},
+            "target": where,
+            "budget": {"measurements": measurements},
+            "output": str(tmp_path / name),
+            **common,
+        }
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(document))
+        done = command_line("run", tmp_path / f"{name}.yaml")
+        assert done.returncode == ExitCode.OK, done.stderr
+    with RunView(tmp_path / "other") as view:
+        fastest = {
+            row.stored.task.key: min(row.measurements, key=attrgetter("cost")).config
+            for row in view.operators
+        }
+    delivered = tmp_path / "own" / "network"
+    for _ in range(2):
+        _, row = read_manifest(delivered)["levels"]
+        assert row["recorded"] == len(fastest)
+        tasks = read_manifest(delivered / "x86-64-v2")["tasks"]
+        assert {task["key"]: tuple(task["config"]) for task in tasks} == fastest
+        # It has no database.
+        assert command_line("compile", tmp_path / "own").returncode == ExitCode.OK
+
+
+@pytest.mark.full
+def test_first_guesses_replace_kernels_of_other_runs_that_are_wrong(
+    tiny, target, tmp_path, monkeypatch
+):
+    add, space = levels._add, AutoSpace(AutoOptions(algorithms=("direct",)))
+
+    def slow(task):
+        return [tuple(space.design_space(task).first_guesses[-1].tolist())]
+
+    def failing(steps, folder, name, level, chosen):
+        configs = {winner.config for winner in chosen.kernels.winners.values()}
+        if any(slow(winner.task)[0] in configs for winner in chosen.kernels.winners.values()):
+            raise ChameleonError("its outputs are wrong")
+        return add(steps, folder, name, level, chosen)
+
+    monkeypatch.setattr(levels, "_add", failing)
+    result = _delivered(tiny, target, tmp_path / "network", ("x86-64-v2",), recorded=slow)
+    _, row = read_manifest(tmp_path / "network")["levels"]
+    assert row["name"] == "x86-64-v2"
+    assert "recorded" not in row
+    assert "other runs" not in result.levels
 
 
 @pytest.mark.full
@@ -338,16 +418,6 @@ def test_validate_refuses_a_level_that_is_none(tiny, level, words, tmp_path, com
     assert words in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"levels": ("haswell", "haswell")}, "a level is in 'levels' twice"),
-        (
-            {"levels": ("haswell",), "shapes": {"x": (Buckets(buckets=(1, 2)), 3)}},
-            "a network with buckets of shapes cannot have 'levels' yet",
-        ),
-    ],
-)
-def test_options_that_exclude_each_other_are_refused(options, words):
-    with pytest.raises(ConfigError, match=words):
-        OnnxOptions(source="net.onnx", **options)
+def test_a_level_that_is_named_twice_is_refused():
+    with pytest.raises(ConfigError, match="a level is in 'levels' twice"):
+        OnnxOptions(source="net.onnx", levels=("haswell", "haswell"))

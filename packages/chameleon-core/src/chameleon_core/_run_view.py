@@ -21,7 +21,7 @@ from chameleon_core._loop.end.comparison import interim_result
 from chameleon_core._loop.end.delivery import guesses_for, stored_winners, verify_delivery
 from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.start.frontend import recalled, was_checked
-from chameleon_core._loop.start.shared_records import kept_records
+from chameleon_core._loop.start.shared_records import fastest_elsewhere, kept_records
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._measurement import Measurement
 from chameleon_core._network_result import NetworkResult
@@ -330,6 +330,13 @@ class RunView(Closeable):
         A run with a budget of 0 has only a final comparison, of recommended configurations.
         """
         return stored_winners(self.store)
+
+    def recorded(self, task: Task) -> list[tuple[int, ...]]:
+        """The fastest configurations of other runs for a task of another target.
+
+        They are those of the last delivery by ``chameleon run`` (``Delivery.recorded``).
+        """
+        return fastest_elsewhere(self.store, task)
 
     def guesses(self, choice: ModelChoice) -> tuple[Delivery.Winner, ...]:
         """The predicted configuration, or the first guess, of each task without measurements.

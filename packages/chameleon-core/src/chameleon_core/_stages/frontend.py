@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ class Delivery:
         plan: the time limit of the comparison with rivals, and a function that shows its progress.
             The limit does not include compiling the rivals.
         measures: whether the budget allows any measurement.
+        recorded: a function that returns the fastest configurations which other runs measured for a
+            task of another target, fastest first.
     """
 
     @attrs.frozen(kw_only=True)
@@ -110,6 +112,7 @@ class Delivery:
     threads: int
     plan: ComparisonPlan = attrs.field(factory=ComparisonPlan)
     measures: bool = True
+    recorded: Callable[[Task], Sequence[tuple[int, ...]]] = lambda _: ()
 
 
 class Frontend(ABC):

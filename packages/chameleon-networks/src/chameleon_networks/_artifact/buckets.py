@@ -88,6 +88,7 @@ class Buckets:
         outputs: A ``TensorSpec`` for each output.
         again: A function without arguments that loads the network again, for copies and other
             processes.
+        level: The level of CPUs whose kernels run, as that of a ``Network``.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Buckets:
         if signature is not None:
             self.inputs, self.outputs = signature.inputs, signature.outputs
         self.again: Callable[[], Any] | None = None
+        self.level = ""
         self._opened = opened
         self._loaded: Manifest = {}
         self._loading, self._process = threading.Lock(), os.getpid()

@@ -45,7 +45,8 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]
                 "inputs": _shapes(signature["inputs"]),
                 "outputs": _shapes(signature["outputs"]),
                 "is_open": signature.get("is_open", False),
-                "needs_tiles": "permissions" in signature and "vectors" not in signature,
+                "needs_tiles": "permissions" in signature
+                and signature.keys().isdisjoint({"vectors", "levels"}),
             }
             for name, _, signature in buckets
         ],

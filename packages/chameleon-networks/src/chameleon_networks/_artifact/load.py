@@ -498,22 +498,23 @@ def check_files(folder: pathlib.Path) -> None:
 
 def inner_folders(manifest: Manifest) -> list[str]:
     """The folders of buckets, or of further libraries, that lie in a network's folder."""
-    buckets = [bucket["folder"] for bucket in manifest.get("buckets", ())]
+    if "buckets" in manifest:
+        return [bucket["folder"] for bucket in manifest["buckets"]]
     levels = [level["name"] for level in manifest.get("levels", ())]
-    return [*buckets, *filter(None, [manifest.get("vectors")]), *levels[1:]]
+    return [*filter(None, [manifest.get("vectors")]), *levels[1:]]
 
 
 def check_cpu(folder: pathlib.Path) -> None:
     """Raise an ``ImportError`` if this CPU lacks features that a delivered network needs."""
     manifest = checked_manifest(folder)
     others = inner_folders(manifest)
-    if manifest.get("levels"):
+    if manifest.get("levels") and "buckets" not in manifest:
         try:
             _chosen_code(folder, manifest)
         except RuntimeError as error:
             raise ImportError(error) from error
-    elif others:
-        check_cpu(inside(folder, others[0]))
+    elif others:  # of buckets, the largest one has kernels for all CPUs
+        check_cpu(inside(folder, others[-1]))
     elif reason := refusal({**manifest, "permissions": []}):
         raise ImportError(reason)
 
@@ -597,9 +598,15 @@ def load(
     _check_form(folder, manifest, BUCKETS)
     if not all(_has_axes(bucket, manifest["dimensions"]) for bucket in manifest["buckets"]):
         raise RuntimeError(_NO_NETWORK.format(folder))
+    folders = [inside(folder, bucket["folder"]) for bucket in manifest["buckets"]]
+    level = ""
+    if folders and manifest.get("levels"):
+        largest = checked_manifest(folders[-1])
+        _check_form(folders[-1], largest, NETWORK)
+        level, _ = _chosen_code(folders[-1], largest)
+        level = "" if level == largest.get("vectors") else level
     # Larger buckets, which also have kernels for CPUs without tiles, take the others' calls.
     others = [bucket for bucket in manifest["buckets"] if not bucket.get("needs_tiles")]
-    folders = [inside(folder, bucket["folder"]) for bucket in manifest["buckets"]]
     if others and others != manifest["buckets"] and refusal(checked_manifest(folders[0])):
         manifest = {**manifest, "buckets": others}
     chosen = runpy.run_path(str(_code(folder, manifest, "_buckets.py")))["Buckets"]
@@ -611,7 +618,7 @@ def load(
     # Folders of earlier versions describe no outputs, and their code takes no signature.
     signature = [_signature(folder, manifest)] if "outputs" in manifest else []
     network: Callable[..., Any] = chosen(manifest, opened, *signature)
-    vars(network)["again"] = again
+    vars(network).update(again=again, level=level)
     return network
 
 

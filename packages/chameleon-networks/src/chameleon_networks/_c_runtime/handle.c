@@ -131,7 +131,7 @@ static int open_weights(struct handle *handle, const char *path, const int *cons
   if (weights_open(&handle->weights, path, library->buckets->sequence->layout, 0) != 0) return -1;
   for (int number = 0; number < library->bucket_count; ++number) {
     const struct bucket *bucket = &library->buckets[number];
-    const int *numbers = bucket->constants == NULL ? constants : bucket->constants;
+    const int *numbers = constants == NULL ? bucket->constants : constants;
     if (!is_used(bucket)) continue;
     /* Constants of kernels for vectors may follow. */
     if (numbers == NULL && handle->weights.count < bucket->sequence->constant_count) {
@@ -161,7 +161,7 @@ static int open_instance(struct handle *handle, const int *constants) {
   handle->instances = handle->free_count;
   for (int number = 0; number < library->bucket_count; ++number) {
     const struct bucket *bucket = &library->buckets[number];
-    const int *numbers = bucket->constants == NULL ? constants : bucket->constants;
+    const int *numbers = constants == NULL ? bucket->constants : constants;
     if (!is_used(bucket)) continue;
     struct instance *opened = instance_open(bucket->sequence, &handle->weights,
                                             &handle->packed[number], numbers, threads, arena);

@@ -342,19 +342,22 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
         '#include "sizes.h"',
         *(f"#define {key} {value}" for key, value in values.items()),
         c_array("struct feature", "features", [*features, "{0}"]),
-        *(_sized_arrays(manifest, tensors) if dimensions else _fixed_arrays(tensors)),
+        *(_sized_arrays(manifest, tensors) if dimensions else _fixed_arrays(manifest, tensors)),
         "",
     ]
     return "\n".join(lines)
 
 
-def _fixed_arrays(tensors: Sequence[Mapping[str, Any]]) -> list[str]:
+def _fixed_arrays(manifest: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> list[str]:
     """The definitions of a library's tensors and of its only bucket."""
+    numbers = manifest.get("constants")
+    constants = "NULL" if numbers is None else "constants"
     return [
+        *([] if numbers is None else [c_array("int", constants, numbers)]),
         *(c_array("int64_t", f"extents_{n}", tensor["shape"]) for n, tensor in enumerate(tensors)),
         c_array("TENSOR", "described", map(_tensor, range(len(tensors)), tensors)),
         "extern const struct sequence sequence;",
-        c_array("struct bucket", "buckets", ["{&sequence, NULL, NULL, 0}"]),
+        c_array("struct bucket", "buckets", [f"{{&sequence, {constants}, NULL, 0}}"]),
     ]
 
 

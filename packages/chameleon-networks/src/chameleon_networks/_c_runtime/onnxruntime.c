@@ -3,6 +3,8 @@
  * A network is a node `EPContext`, whose text is "chameleon 1" and a line for each library that may
  * run it, the best first: the library, its CRC-32, the file of weights, the number of constants, and
  * the number of each in that file. Functions of the libraries are those that header.h describes.
+ *
+ * If calls have sizes, the first line is "chameleon 2", and an input and its axis for each size.
  */
 
 #define _GNU_SOURCE
@@ -22,7 +24,6 @@
 
 #define NAME "ChameleonExecutionProvider"
 #define OPTION "ep.chameleonexecutionprovider." /* ONNX Runtime adds it to the name of an option */
-#define FORM "chameleon 1\n"
 #define LONGEST 1024 /* bytes of a message or path of the text */
 #define MOST_AXES 64
 #define VISIBLE __attribute__((visibility("default")))
@@ -52,13 +53,15 @@ struct tensor {
 struct network {
   struct computation base;
   void *library, *handle;
-  const struct tensor *(*input)(int);
-  const struct tensor *(*output)(int);
-  int (*run)(void *, const void *const *, void *const *);
+  void *input, *output, *run; /* functions, which take the sizes of a call if it has some */
   const char *(*error)(void);
   void (*destroy)(void *);
   int inputs, outputs;
   int *places; /* of inputs and then outputs among those of the node; -1 if nobody reads an output */
+  int sizes;   /* of a call */
+  struct {
+    int input, axis;
+  } sized[MOST_AXES];
 };
 
 struct provider {
@@ -79,35 +82,55 @@ __attribute__((format(printf, 2, 3))) static status *problem(int code, const cha
 
 /* Running a network. */
 
-static status *read_input(const struct network *network, int number, struct context *context,
-                          const void **data) {
-  const struct tensor *wanted = network->input(number);
-  const struct value *value = NULL;
-  struct info *info = NULL;
-  TRY(given_input(context, (size_t)network->places[number], &value));
-  if (value == NULL) return problem(INVALID_ARGUMENT, "input %s is missing", wanted->name);
-  TRY(tensor_info(value, &info));
-  size_t rank = 0;
-  int type = 0;
+/* An input of a call. */
+struct given {
+  const struct value *value;
+  int type;
+  size_t rank;
   int64_t extents[MOST_AXES];
-  status *failed = tensor_type(info, &type);
-  if (failed == NULL) failed = tensor_rank(info, &rank);
-  int fits = rank == (size_t)wanted->rank && rank <= MOST_AXES;
-  if (failed == NULL && fits) failed = tensor_extents(info, extents, rank);
+};
+
+static status *look_at(const struct network *network, int number, struct context *context,
+                       struct given *given) {
+  struct info *info = NULL;
+  TRY(given_input(context, (size_t)network->places[number], &given->value));
+  if (given->value == NULL) return problem(INVALID_ARGUMENT, "input %d is missing", number);
+  TRY(tensor_info(given->value, &info));
+  status *failed = tensor_type(info, &given->type);
+  if (failed == NULL) failed = tensor_rank(info, &given->rank);
+  if (failed == NULL && given->rank <= MOST_AXES) {
+    failed = tensor_extents(info, given->extents, given->rank);
+  }
   release_info(info);
-  if (failed != NULL) return failed;
-  fits = fits && memcmp(extents, wanted->shape, rank * sizeof *extents) == 0;
-  if (!fits || type < 0 || (size_t)type >= sizeof dtypes / sizeof *dtypes ||
-      strcmp(dtypes[type], wanted->dtype) != 0) {
+  return failed;
+}
+
+/* An input or output of the network in a call of some sizes; NULL if it takes no such sizes. */
+static const struct tensor *described(const struct network *network, void *function, int number,
+                                      const int64_t *sizes) {
+  if (network->sizes == 0) return ((const struct tensor *(*)(int))function)(number);
+  return ((const struct tensor *(*)(int, const int64_t *))function)(number, sizes);
+}
+
+static status *read_input(const struct network *network, int number, const struct given *given,
+                          const int64_t *sizes, const void **data) {
+  const struct tensor *wanted = described(network, network->input, number, sizes);
+  if (wanted == NULL) return problem(INVALID_ARGUMENT, "%s", network->error());
+  size_t rank = given->rank;
+  if (rank != (size_t)wanted->rank || rank > MOST_AXES ||
+      memcmp(given->extents, wanted->shape, rank * sizeof *sizes) != 0 || given->type < 0 ||
+      (size_t)given->type >= sizeof dtypes / sizeof *dtypes ||
+      strcmp(dtypes[given->type], wanted->dtype) != 0) {
     return problem(INVALID_ARGUMENT, "input %s has another dtype or shape than the network takes",
                    wanted->name);
   }
-  return tensor_data(value, (void **)data);
+  return tensor_data(given->value, (void **)data);
 }
 
 static status *place_output(const struct network *network, int number, struct context *context,
-                            void **data, void **spare) {
-  const struct tensor *made = network->output(number);
+                            const int64_t *sizes, void **data, void **spare) {
+  const struct tensor *made = described(network, network->output, number, sizes);
+  if (made == NULL) return problem(INVALID_ARGUMENT, "%s", network->error());
   int place = network->places[network->inputs + number];
   if (place < 0) {
     *data = *spare = malloc(made->bytes + 1);
@@ -118,22 +141,40 @@ static status *place_output(const struct network *network, int number, struct co
   return tensor_data(value, data);
 }
 
+static int run(const struct network *network, const void *const *inputs, void *const *outputs,
+               const int64_t *sizes) {
+  typedef int fixed(void *, const void *const *, void *const *);
+  typedef int sized(void *, const void *const *, void *const *, const int64_t *);
+  if (network->sizes == 0) return ((fixed *)network->run)(network->handle, inputs, outputs);
+  return ((sized *)network->run)(network->handle, inputs, outputs, sizes);
+}
+
 static status *compute(struct computation *own, void *state, struct context *context) {
   static char nothing; /* the place of an empty tensor */
   struct network *network = (struct network *)own;
   const void *inputs[network->inputs + 1];
   void *outputs[network->outputs + 1], *spare[network->outputs + 1];
+  struct given given[network->inputs + 1];
+  int64_t sizes[network->sizes + 1];
   status *failed = NULL;
   memset(spare, 0, sizeof spare);
+  for (int number = 0; number < network->inputs; ++number) {
+    TRY(look_at(network, number, context, &given[number]));
+  }
+  for (int number = 0; number < network->sizes; ++number) {
+    const struct given *own_input = &given[network->sized[number].input];
+    size_t axis = (size_t)network->sized[number].axis;
+    sizes[number] = axis < own_input->rank ? own_input->extents[axis] : 0;
+  }
   for (int number = 0; number < network->inputs && failed == NULL; ++number) {
-    failed = read_input(network, number, context, &inputs[number]);
+    failed = read_input(network, number, &given[number], sizes, &inputs[number]);
     if (failed == NULL && inputs[number] == NULL) inputs[number] = &nothing;
   }
   for (int number = 0; number < network->outputs && failed == NULL; ++number) {
-    failed = place_output(network, number, context, &outputs[number], &spare[number]);
+    failed = place_output(network, number, context, sizes, &outputs[number], &spare[number]);
     if (failed == NULL && outputs[number] == NULL) outputs[number] = &nothing;
   }
-  if (failed == NULL && network->run(network->handle, inputs, outputs) != 0) {
+  if (failed == NULL && run(network, inputs, outputs, sizes) != 0) {
     failed = problem(EP_FAIL, "%s", network->error());
   }
   for (int number = 0; number < network->outputs; ++number) free(spare[number]);
@@ -196,11 +237,11 @@ static status *open_library(struct network *network, const struct provider *prov
                             const char *weights, int constants, char *numbers, char *refusal) {
   const char *(*refused)(void);
   int (*counted[3])(void);
-  void *(*opened)(const char *, int, int, const int *);
+  void *opened;
   FIND(refused, "refusal");
   FIND(counted[0], "input_count");
   FIND(counted[1], "output_count");
-  FIND(counted[2], "constant_count");
+  if (constants >= 0) FIND(counted[2], "constant_count");
   FIND(opened, "open");
   FIND(network->input, "input");
   FIND(network->output, "output");
@@ -221,8 +262,14 @@ static status *open_library(struct network *network, const struct provider *prov
   for (int number = 0; number < constants; ++number) {
     chosen[number] = (int)strtol(numbers, &numbers, 10);
   }
-  network->handle = opened(weights, provider->threads, provider->instances,
-                           constants < 0 ? NULL : chosen);
+  if (network->sizes == 0) {
+    void *(*fixed)(const char *, int, int, const int *) = opened;
+    network->handle =
+        fixed(weights, provider->threads, provider->instances, constants < 0 ? NULL : chosen);
+  } else {
+    void *(*sized)(const char *, int, int) = opened;
+    network->handle = sized(weights, provider->threads, provider->instances);
+  }
   free(chosen);
   return network->handle == NULL ? problem(EP_FAIL, "%s", network->error()) : NULL;
 }
@@ -243,11 +290,21 @@ static status *report_packing(const struct network *network, const struct provid
 static status *open_network(struct network *network, const struct provider *provider,
                             const char *folder, char *text) {
   char refusal[LONGEST] = "", *rest = NULL;
-  if (strncmp(text, FORM, strlen(FORM)) != 0) {
+  int version = 0, start = 0, used = 0;
+  if (sscanf(text, "chameleon %d%n", &version, &start) != 1 || version < 1 || version > 2) {
     return problem(EP_FAIL, "another version of Chameleon wrote this ONNX file than the registered "
                             "provider; export both again");
   }
-  for (char *line = strtok_r(text + strlen(FORM), "\n", &rest); line != NULL;
+  text += start;
+  for (int input, axis; text[0] == ' '; text += used) {
+    if (sscanf(text, " %d %d%n", &input, &axis, &used) != 2 || network->sizes == MOST_AXES ||
+        input < 0 || input >= network->inputs || axis < 0) {
+      return problem(EP_FAIL, "the ONNX file is damaged");
+    }
+    network->sized[network->sizes].input = input;
+    network->sized[network->sizes++].axis = axis;
+  }
+  for (char *line = strtok_r(text, "\n", &rest); line != NULL;
        line = strtok_r(NULL, "\n", &rest)) {
     char library[256], weights[256], path[PATH_MAX + LONGEST];
     unsigned sum;

@@ -30,6 +30,7 @@ def compile_run(
                 folder=(output or folder / RunFile.NETWORK).absolute(),
                 threads=runs.threads_of(run),
                 measures=run.document.get("budget", {}).get("measurements") != 0,
+                recorded=run.recorded,
             )
         )
         return result, bool(require.get("verified"))

@@ -28,6 +28,9 @@ from chameleon_cli.api import trust_option
 )
 @click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
 @click.option("--name", help="The name of a C bundle or of a wheel. [default: the folder's name]")
+@click.option(
+    "--level", help="Write the kernels of this level of CPUs into a C bundle. [default: the tuned]"
+)
 @click.option("--version", default="0.1.0", show_default=True, help="The version of a wheel.")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -38,6 +41,7 @@ def command(
     *,
     only: tuple[str, ...],
     name: str | None,
+    level: str | None,
     version: str,
     trust_source: bool,
     as_json: bool,
@@ -58,6 +62,8 @@ def command(
 
     if only and form in {"wheel", "onnxruntime"}:
         raise click.UsageError(f"{form} holds the network, and no operator of --task")
+    if level is not None and (only or form != "c"):
+        raise click.UsageError("--level is for a bundle for C of a network")
     if form == "onnxruntime":
         if name is not None:
             raise click.UsageError("--name is for a bundle for C or a wheel")
@@ -65,7 +71,9 @@ def command(
     elif form == "wheel":
         exported = exporting.export_wheel(folder, output, name, version)
     else:
-        exported = exporting.export_run(folder, form, output, only, name, trust_source=trust_source)
+        exported = exporting.export_run(
+            folder, form, output, only, name, level=level, trust_source=trust_source
+        )
     if as_json:
         about = {"run": str(folder.absolute()), "tasks": exported.tasks}
         click.echo(json.dumps({**about, "files": [str(f.absolute()) for f in exported.files]}))

@@ -33,6 +33,7 @@ def export_run(
     only: tuple[str, ...],
     name: str | None,
     *,
+    level: str | None,
     trust_source: bool,
 ) -> Exported:
     """Write the winners of a run in another form."""
@@ -50,6 +51,8 @@ def export_run(
         winners = [] if network_alone else _chosen(measured, only, folder)
         if name is not None and not (network_alone or (form == C and len(winners) == 1)):
             raise click.UsageError("--name is for one bundle for C, of a network or an operator")
+        if level is not None and not network_alone:
+            raise click.UsageError("--level is for a bundle for C of a network")
         if form == METASCHEDULE:
             buckets = frontend.work.by_bucket if isinstance(frontend, LazyFrontend) else {}
             network = buckets[""].network if "" in buckets else None
@@ -63,7 +66,7 @@ def export_run(
         if form == TVMSCRIPT:
             return write_tvmscript(winners, space.create(), output)
         if network_alone:
-            return write_network_bundle(folder / RunFile.NETWORK, output, name)
+            return write_network_bundle(folder / RunFile.NETWORK, output, name, level)
         check_tasks(folder, [winner.task for winner in winners], trust_source=trust_source)
         if form == C:
             return write_c_bundles(winners, space.create(), output, threads, name)

@@ -13,9 +13,9 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import FLOAT32, Arrays, Delivery, Task
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, Task
 from chameleon_system.api import temporary_folder
-from chameleon_tvm.api import chosen_types, types_in_words
+from chameleon_tvm.api import chosen_types, one_line, types_in_words
 
 from chameleon_networks._artifact.dispatch import (
     PaddingTest,
@@ -24,7 +24,7 @@ from chameleon_networks._artifact.dispatch import (
     padding_tests,
     timed_extents,
 )
-from chameleon_networks._artifact.load import Manifest
+from chameleon_networks._artifact.load import Manifest, inner_folders
 from chameleon_networks._artifact.shared_weights import share_weights
 from chameleon_networks._artifact.sources import sources_for
 from chameleon_networks._artifact.writer import (
@@ -39,8 +39,16 @@ from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import replace, verified
 from chameleon_networks._delivery.delivery_steps import DeliverableNetwork, DeliverySteps
 from chameleon_networks._delivery.kernel_choice import REASON, with_shared_packings
+from chameleon_networks._delivery.levels import (
+    MEASURED,
+    Configurations,
+    add_levels,
+    keep_common_levels,
+    remove_levels,
+    shared_orders,
+)
 from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes, precision_facts
-from chameleon_networks._delivery.vector_kernels import VECTORS, add_vector_kernels
+from chameleon_networks._delivery.vector_kernels import add_vector_kernels
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
 from chameleon_networks._evaluation.verify import compare
 from chameleon_networks._importers.imported_network import BucketedNetwork, ImportedNetwork
@@ -115,6 +123,7 @@ def summed(
         unverified=_each({name: result.unverified for name, result in results.items()}),
         conditioning=_each({name: result.conditioning for name, result in results.items()}),
         vectors=_each({name: result.vectors for name, result in results.items()}),
+        levels=_each({name: result.levels for name, result in results.items()}),
         layout=_layouts(rows),
         kernels=tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
         unmeasured=tuple(unmeasured.values()),
@@ -192,6 +201,7 @@ def delivered(
         for winner in winners
         if chosen[winner.task.key].measured and not winner.measured
     }
+    orders = shared_orders([network.network for network in settled.values()], delivery)
     union = {task.key: task.name for task in named_tasks(delivery.target)}
     called: dict[str, dict[str, str]] = {}
     *_, largest = settled.values()
@@ -204,7 +214,7 @@ def delivered(
             own.dimension is not None for own in (network, largest)
         )
         own = _own(delivery, tasks, len(settled))
-        buckets[name] = _Bucket(network, own, unmeasured, has_vectors=not smaller)
+        buckets[name] = _Bucket(network, own, unmeasured, orders, has_vectors=not smaller)
     with temporary_folder() as scratch:
         whole = plain = Path(scratch, "network")
         padded = any(dimension.padded for dimension in bucketed.dimensions)
@@ -219,6 +229,7 @@ def delivered(
                 failure = f"bucket {name}: {bucket.result.failure}"
                 return attrs.evolve(bucket.result, failure=failure)
         results = {name: bucket.result for name, bucket in buckets.items()}
+        left_out = keep_common_levels([whole / name for name in buckets])
         [_, first], *_ = bucketed.networks
         manifest = {**_combined(bucketed, whole), **sources_for(delivery.folder, first.sources)}
         write_manifest(whole, manifest)
@@ -228,6 +239,8 @@ def delivered(
         if problem is not None:
             failure = f"the network is not delivered: {problem}"
             return attrs.evolve(summed(bucketed, results, called), failure=failure)
+        left_out |= _remove_wrong_levels(bucketed, whole, delivery.threads)
+        manifest = read_manifest(whole)
         replace(whole, delivery.folder)
     seconds = time.perf_counter() - started
     log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
@@ -235,7 +248,9 @@ def delivered(
     if bucketed.options.compare:
         results, between = _timed(bucketed, buckets, delivery.folder)
     total = summed(bucketed, results, called, between)
-    result = attrs.evolve(total, delivered_seconds=seconds)
+    sentences = [total.levels, *(f"no bucket has {n}, since {why}" for n, why in left_out.items())]
+    levels = "; ".join(filter(None, sentences)) or None
+    result = attrs.evolve(total, delivered_seconds=seconds, levels=levels)
     if result.precision_summary:
         manifest["precision"] = precision_facts(result)
     write_manifest(delivery.folder, {**manifest, "latency": result.to_json()})
@@ -271,6 +286,7 @@ class _Bucket:
     Attributes:
         delivery: The bucket's share of the delivery.
         unmeasured: Why kernels are used that were not measured, by ``Task.key``.
+        orders: Configurations of kernels for levels (``shared_orders``).
         has_vectors: Whether kernels are added for CPUs without tiles.
         kernels: The kernels that the network is compiled with.
         inputs: Inputs of one inference.
@@ -280,6 +296,7 @@ class _Bucket:
     settled: DeliverableNetwork
     delivery: Delivery
     unmeasured: Mapping[str, str]
+    orders: Configurations
     has_vectors: bool = attrs.field(kw_only=True)
     result: NetworkResult = attrs.field(init=False)
     kernels: Kernels = attrs.field(init=False)
@@ -302,6 +319,7 @@ class _Bucket:
             staged, result = choose_dtypes(steps, self.settled.precision, staged, self.result)
             if self.has_vectors:
                 result = attrs.evolve(result, vectors=add_vector_kernels(steps, staged))
+            result = attrs.evolve(result, levels=add_levels(steps, staged, self.orders))
             running = stack.enter_context(steps.running(staged))
             kernels = steps.kernel_seconds(running)
             self.outputs = running.outputs(self.inputs)
@@ -347,7 +365,8 @@ def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Deliver
 def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
     """Combine the folders of the buckets to one network, and return its manifest."""
     folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
-    others = [folder / VECTORS for folder in folders.values()]
+    manifests = {name: read_manifest(folder) for name, folder in folders.items()}
+    others = [folders[name] / own for name in folders for own in inner_folders(manifests[name])]
     saved = share_weights(whole, [*folders.values(), *others])
     manifests = {name: read_manifest(folder) for name, folder in folders.items()}
     described = [
@@ -363,6 +382,9 @@ def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
             _open_signature(table, first), bucketed.input_names, network.returned
         ),
     }
+    *_, largest = manifests.values()
+    if "levels" in largest:
+        manifest["levels"] = largest["levels"]
     write_loader(whole, BUCKETS_CODE)
     write_manifest(whole, manifest)
     return manifest
@@ -408,6 +430,32 @@ def _problem(
             return _changed_by_padding(bucketed, process, threads)
     with delivered_process("the network without types", plain, threads=threads) as process:
         return _changed_by_padding(bucketed, process, threads)
+
+
+def _remove_wrong_levels(bucketed: BucketedNetwork, whole: Path, threads: int) -> dict[str, str]:
+    """Check calls that compute a part of their bucket; remove wrong levels, and return why.
+
+    Kernels that compute whole buckets were checked with the bucket.
+    """
+    manifest = read_manifest(whole)
+    problems: dict[str, str] = {}
+    if not any(bucket["is_open"] for bucket in manifest["buckets"]):
+        return problems
+    tests = padding_tests(bucketed.dimensions) or all_padding_tests(bucketed)
+    rows = manifest.get("levels", ())
+    for name in (row["name"] for row in rows if row["checked"] == MEASURED):
+        try:
+            with delivered_process(name, whole, threads=threads, level=name) as process:
+                run = process.outputs
+                _, problem = padding_problem(bucketed, tests, threads, lambda *_, run=run: run)
+        except ChameleonError as error:
+            problem = one_line(error)
+        if problem is not None:
+            log.warning("level_not_delivered", level=name, problem=problem)
+            problems[name] = problem
+    for folder in (whole, *(whole / bucket["folder"] for bucket in manifest["buckets"])):
+        remove_levels(folder, problems)
+    return problems
 
 
 def _changed_by_padding(

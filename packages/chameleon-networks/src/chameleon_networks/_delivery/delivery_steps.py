@@ -169,6 +169,8 @@ class DeliverySteps:
         disagreement: A sentence that says that the first reference is wrong, or None.
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
+        recorded: A function that returns the fastest configurations of other runs
+            (``Delivery.recorded``).
         seconds: The wall-clock seconds of each step.
         compiled: The graph and the kernels of each compiled network that gets further libraries, by
             its folder.
@@ -186,6 +188,7 @@ class DeliverySteps:
         self.settled = settled
         self._delivery = delivery
         self.target, self.threads = delivery.target, delivery.threads
+        self.recorded = delivery.recorded
         self._stack = stack
         self._module, self._fusions = prepared_network(settled.network)
         winners = {winner.task.key: winner for winner in delivery.winners}

@@ -18,7 +18,6 @@ from chameleon_tvm.api import TVMBuilder, permissions_of
 from numpy.typing import NDArray
 
 from chameleon_networks._artifact.writer import manifest_of, write_artifact
-from chameleon_networks._c_runtime.linking import OBJECTS
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels, OperatorKernel
 from chameleon_networks._compile.sequence.repacking import (
@@ -263,5 +262,3 @@ def write_other_kernels(
         executable = attrs.evolve(built.executable, repackings=chosen.repackings)
         manifest = manifest_of(graph.module, graph.fusions, chosen.kernels, target, threads)
         write_artifact(folder, executable, {**manifest, **built.facts}, is_inner=True)
-    if graph.dimension is None:
-        (folder / OBJECTS).unlink()  # a bundle for C of a fixed shape has the other kernels alone

@@ -16,6 +16,7 @@ from chameleon_core.plugin_api import FLOAT32, ChameleonError, Delivery, fall_ba
 from chameleon_tvm.api import first_line, permissions_of, target_without
 
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._c_runtime.linking import OBJECTS
 from chameleon_networks._compile.kernels import Kernels, OperatorKernel
 from chameleon_networks._delivery.delivery_steps import DeliverySteps, GraphWithKernels
 from chameleon_networks._delivery.other_kernels import (
@@ -93,6 +94,8 @@ def write_vector_kernels(
     float32 = all(getattr(fusion.spec, "dtype", FLOAT32) == FLOAT32 for fusion in graph.fusions)
     without = target_without(target, permissions, float32=float32)
     write_other_kernels(folder, graph, chosen, without, threads)
+    if graph.dimension is None:
+        (folder / OBJECTS).unlink()  # a bundle for C of a fixed shape has the other kernels alone
     return chosen, without
 
 

@@ -244,9 +244,10 @@ class NetworkProcess(WorkerProcess):
         return [NetworkResult.Kernel(**row) for row in answer["kernels"]]
 
 
-def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:
-    """Start a process with the delivered network of a folder."""
-    return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
+def delivered_process(name: str, folder: Path, *, threads: int, level: str = "") -> NetworkProcess:
+    """Start a process with the delivered network of a folder, perhaps in one of its levels."""
+    request = {"role": "delivered", "folder": str(folder), "level": level}
+    return NetworkProcess(name, request, threads=threads)
 
 
 def idle_process() -> NetworkProcess:

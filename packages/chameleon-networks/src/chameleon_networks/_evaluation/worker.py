@@ -57,6 +57,8 @@ def delivered_network(request: Message) -> Network:
     if "apache-tvm" in checked_manifest(folder).get("needs", ()):
         # This import of TVM leaves out torch, whose import takes longer than all the rest.
         _ = importlib.import_module("chameleon_tvm.api").tvm
+    if request.get("level"):
+        os.environ["NETWORK_LEVEL"] = request["level"]
     network = runpy.run_path(str(folder / "load.py"))["load"](folder)
 
     def run(inputs: Arrays) -> Arrays:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chameleon_core.api import words
 from chameleon_core.plugin_api import (
     ConfigError,
     Delivery,
@@ -46,6 +47,9 @@ from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
 from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_networks._export.operators import deliver_operator
 
+_BUNDLE, _FILE = "bundle for C", "file for ONNX Runtime"
+"""Names of forms for messages."""
+
 
 def bundle_name(folder: Path, asked: str | None) -> str:
     """Choose the name of a bundle for C, which names its files and functions."""
@@ -58,15 +62,25 @@ def bundle_name(folder: Path, asked: str | None) -> str:
     return name
 
 
-def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
-    """Write a C library with header, weights and example of a delivered folder (a bundle)."""
+def write_c_bundle(
+    delivered: Path, folder: Path, name: str, level: str | None = None
+) -> tuple[Path, ...]:
+    """Write a C library with header, weights and example of a delivered folder (a bundle).
+
+    The library has the kernels of one level of CPUs, or else the tuned ones.
+    """
     manifest = read_manifest(delivered)
-    objects: Path | list[Path] = delivered / OBJECTS
+    inner = delivered
+    if level is not None:
+        manifest = _of_level(delivered, manifest, level)
+        inner = delivered / level
+    own, objects = manifest, inner / OBJECTS
+    archives: Path | list[Path] = objects
     if "buckets" in manifest:
         manifest = _sized(delivered, manifest)
-        objects = [delivered / bucket["folder"] / OBJECTS for bucket in manifest["buckets"]]
+        archives = _archives(delivered, manifest)
     else:
-        _check(delivered, manifest)
+        _check(inner, manifest)
     manifest = {**manifest, "outputs": outputs_of(manifest), "counts": []}
     texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
     copied = [entry for entry in (MANIFEST, *PACKING_FILES) if (delivered / entry).exists()]
@@ -81,7 +95,9 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
         # Packing overwrites the file of weights, so the bundle then needs a copy instead of a link.
         place_weights = copy_weights if PACKING in copied else link_weights
         place_weights(delivered / WEIGHTS, folder / WEIGHTS)
-        link_library(objects, manifest, folder / f"lib{name}.so", name)
+        link_library(archives, manifest, folder / f"lib{name}.so", name)
+        if level is not None:
+            write_manifest(folder, own)
     except BaseException:
         # An incomplete bundle would block the next attempt.
         for file in files:
@@ -90,7 +106,30 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
     return files
 
 
-def _sized(delivered: Path, manifest: loading.Manifest) -> loading.Manifest:
+def _archives(delivered: Path, manifest: loading.Manifest) -> list[Path]:
+    """The archives of object files of all buckets of a network."""
+    return [delivered / bucket["folder"] / OBJECTS for bucket in manifest["buckets"]]
+
+
+def _of_level(delivered: Path, manifest: loading.Manifest, level: str) -> loading.Manifest:
+    """The manifest of a network that has the kernels of one level alone."""
+    known = [row["name"] for row in manifest.get("levels", ())][1:]
+    if level not in known:
+        raise ConfigError(
+            f"{delivered} has no level {level!r}{words.did_you_mean(level, known)}",
+            hint=f"It has {', '.join(known)}." if known else "'levels' beside the model adds some.",
+        )
+    if "buckets" not in manifest:
+        own = read_manifest(delivered / level)
+        kept = ("inputs", "outputs", "returns", "counts")
+        return own | {key: manifest[key] for key in kept if key in manifest}
+    buckets = [{**own, "folder": f"{own['folder']}/{level}"} for own in manifest["buckets"]]
+    own = read_manifest(delivered / buckets[-1]["folder"])
+    facts = {key: own[key] for key in ("target", "cpu_features")}
+    return {**manifest, **facts, "buckets": buckets}
+
+
+def _sized(delivered: Path, manifest: loading.Manifest, form: str = _BUNDLE) -> loading.Manifest:
     """The manifest of a network in buckets, with all that its C library needs of the buckets."""
     _check_format(delivered, manifest)
     if any("?" in tensor["shape"] for tensor in manifest["outputs"]):
@@ -102,7 +141,7 @@ def _sized(delivered: Path, manifest: loading.Manifest) -> loading.Manifest:
     for bucket in manifest["buckets"]:
         folder = delivered / bucket["folder"]
         own = read_manifest(folder)
-        _check(folder, own)
+        _check(folder, own, form)
         extents = [
             bucket["inputs"][number][axis]
             for dimension in manifest["dimensions"]
@@ -114,7 +153,7 @@ def _sized(delivered: Path, manifest: loading.Manifest) -> loading.Manifest:
         if bucket.get("is_open") and "vectors" in own:
             other = f"{bucket['folder']}/{own['vectors']}"
             about = read_manifest(delivered / other)
-            _check(delivered / other, about)
+            _check(delivered / other, about, form)
             constants = about["constants"]
             buckets.append({**row, "folder": other, "constants": constants, "tiles": -1})
     # A call takes the first bucket that holds its inputs.
@@ -153,11 +192,6 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any], form: str) -> None:
             f"a {form} is made on Linux only", hint="Load the network from Python instead."
         )
     compiler_command()
-    if "buckets" in manifest:
-        raise ConfigError(
-            f"a network in buckets of shapes has no {form}: it is several networks",
-            hint="Tune it in one shape, or load it from Python, with its load.py.",
-        )
     reason = None
     why = manifest.get("virtual_machine")
     if why or manifest.get("run_time") == loading.VIRTUAL_MACHINE:
@@ -180,9 +214,9 @@ def _check_format(delivered: Path, manifest: Mapping[str, Any]) -> None:
         )
 
 
-def _check(delivered: Path, manifest: Mapping[str, Any]) -> None:
+def _check(delivered: Path, manifest: Mapping[str, Any], form: str = _BUNDLE) -> None:
     """Raise an error if a delivered folder cannot be linked for C."""
-    _refuse(delivered, manifest, "bundle for C")
+    _refuse(delivered, manifest, form)
     objects = delivered / OBJECTS
     if not objects.exists() or manifest.get("objects") != digest_of_file(objects):
         raise RunFolderError(
@@ -225,10 +259,18 @@ def write_c_bundles(
     return _exported(winners, outputs)
 
 
-def write_network_bundle(network: Path, folder: Path, name: str | None) -> Exported:
-    """Write the bundle for C of a delivered network."""
+def write_network_bundle(
+    network: Path, folder: Path, name: str | None, level: str | None = None
+) -> Exported:
+    """Write the bundle for C of a delivered network, perhaps with the kernels of a level."""
     _check_delivered(network)
-    return Exported(files=write_c_bundle(network, folder, bundle_name(folder, name)), tasks=())
+    files = write_c_bundle(network, folder, bundle_name(folder, name), level)
+    own, *others = [row["name"] for row in read_manifest(network).get("levels", ())] or [""]
+    note = (
+        f"the library runs on CPUs like {own} alone; for other CPUs, export another bundle with "
+        f"--level {' or '.join(others)}"
+    )
+    return Exported(files=files, tasks=(), notes=(note,) if others and level is None else ())
 
 
 def _check_delivered(network: Path) -> None:
@@ -243,37 +285,70 @@ def write_onnx_file(network: Path, folder: Path) -> Exported:
     """Write a delivered network as an ONNX file, with the provider of ONNX Runtime that runs it."""
     _check_delivered(network)
     manifest = read_manifest(network)
-    _refuse(network, manifest, "file for ONNX Runtime")
     if manifest.get("counts"):
         raise ConfigError(
             "the sizes of outputs depend on values, which the provider of ONNX Runtime cannot tell",
             hint="Load it from Python, with its load.py.",
         )
-    lines, copied = ["chameleon 1"], set()
+    with temporary_folder() as scratch:
+        write = _sized_libraries if "buckets" in manifest else _fixed_libraries
+        lines, copied = write(network, manifest, Path(scratch))
+        made = (_ONNX, PACKAGE, _PROVIDER_LIBRARY, *sorted(copied))
+        unoccupied(folder, made)
+        files = tuple(folder / name for name in made)
+        try:
+            for name, file in copied.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                _copy_file(str(file), str(folder / name))
+            options = Path(loading.__file__).with_name("session_options.py")
+            shutil.copyfile(options, folder / PACKAGE)
+            (folder / _PROVIDER_LIBRARY).write_bytes(provider_library())
+            (folder / _ONNX).write_bytes(_onnx_file(loading.Signature(manifest), "\n".join(lines)))
+        except BaseException:
+            for file in files:
+                file.unlink(missing_ok=True)
+            raise
+    return Exported(files=files, tasks=())
+
+
+_Libraries = tuple[list[str], dict[str, Path]]
+"""The text of a node of ``onnxruntime.c``, and the files that it names."""
+
+
+def _fixed_libraries(network: Path, manifest: loading.Manifest, _: Path) -> _Libraries:
+    """The delivered libraries of a network of one shape."""
+    _refuse(network, manifest, _FILE)
+    lines, files = ["chameleon 1"], dict[str, Path]()
     for name in ("", *loading.inner_folders(manifest)):
         own = read_manifest(network / name)
-        library, weights = Path(name, own["module"]), own.get("shared_weights", Path(name, WEIGHTS))
-        code, numbers = (network / library).read_bytes(), own.get("constants")
-        count = -1 if numbers is None else len(numbers)
-        words = (library, f"{zlib.crc32(code):x}", weights, count, *(numbers or ()))
-        lines.append(" ".join(map(str, words)))
-        copied |= {str(library), str(weights)}
-    made = (_ONNX, PACKAGE, _PROVIDER_LIBRARY, *sorted(copied))
-    unoccupied(folder, made)
-    files = tuple(folder / name for name in made)
-    try:
-        for name in copied:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            _copy_file(str(network / name), str(folder / name))
-        options = Path(loading.__file__).with_name("session_options.py")
-        shutil.copyfile(options, folder / PACKAGE)
-        (folder / _PROVIDER_LIBRARY).write_bytes(provider_library())
-        (folder / _ONNX).write_bytes(_onnx_file(loading.Signature(manifest), "\n".join(lines)))
-    except BaseException:
-        for file in files:
-            file.unlink(missing_ok=True)
-        raise
-    return Exported(files=files, tasks=())
+        library = str(Path(name, own["module"]))
+        weights = str(own.get("shared_weights", Path(name, WEIGHTS)))
+        lines.append(_line(network / library, library, weights, own.get("constants")))
+        files |= {library: network / library, weights: network / weights}
+    return lines, files
+
+
+def _sized_libraries(network: Path, manifest: loading.Manifest, scratch: Path) -> _Libraries:
+    """A library of all buckets of a network, and one for each level, in a temporary folder."""
+    axes = [axis for own in manifest["dimensions"] for axis in own["axes"][0][:2]]
+    lines = [" ".join(map(str, ("chameleon 2", *axes)))]
+    files = {WEIGHTS: network / WEIGHTS}
+    for level in ("", *(row["name"] for row in manifest.get("levels", ())[1:])):
+        own = _of_level(network, manifest, level) if level else manifest
+        sized = _sized(network, own, _FILE)
+        name = str(Path(level, "network.so"))
+        files[name] = scratch / name
+        files[name].parent.mkdir(exist_ok=True)
+        link_library(_archives(network, sized), sized, files[name], "network")
+        lines.append(_line(files[name], name, WEIGHTS, None))
+    return lines, files
+
+
+def _line(file: Path, library: str, weights: str, numbers: Sequence[int] | None) -> str:
+    """The line about a library."""
+    count = -1 if numbers is None else len(numbers)
+    code = f"{zlib.crc32(file.read_bytes()):x}"
+    return " ".join(map(str, (library, code, weights, count, *(numbers or ()))))
 
 
 def _onnx_file(signature: loading.Signature, text: str) -> bytes:
@@ -368,7 +443,10 @@ def _zipped(package: Path, folder: Path, manifest: Mapping[str, Any], version: s
     versions = manifest["versions"]
     needs = manifest.get("needs", ["numpy"])
     levels = manifest.get("levels", ())[1:]
-    lowest = read_manifest(package / levels[-1]["name"]) if levels else manifest
+    largest = [bucket["folder"] for bucket in manifest.get("buckets", ())[-1:]]
+    lowest = manifest
+    if levels:
+        lowest = read_manifest(package.joinpath(*largest, levels[-1]["name"]))
     pins = [name if name == "numpy" else f"{name}=={versions[name]}" for name in needs]
     facts = {
         "METADATA": _METADATA.format(

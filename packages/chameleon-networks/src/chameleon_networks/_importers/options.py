@@ -10,7 +10,7 @@ from attrs import validators
 from chameleon_core.plugin_api import FLOAT32, ConfigError, option
 from chameleon_tvm.api import BFLOAT16, FLOAT16, REDUCED, display_name
 
-from chameleon_networks._shapes import Buckets, check_shapes, dimensions_of
+from chameleon_networks._shapes import Buckets, check_shapes
 
 PRECISIONS = tuple(sorted({display_name(name) for name in REDUCED}))
 """Dtypes other than float32 that a network may be computed in, if the target has them."""
@@ -66,14 +66,9 @@ NETWORKS = {
 kind."""
 
 
-def _check_levels(options: NetworkOptions, _: object, levels: Sequence[str]) -> None:
+def _check_levels(_: object, __: object, levels: Sequence[str]) -> None:
     if len(set(levels)) < len(levels):
         raise ConfigError("a level is in 'levels' twice", hint="Remove one.")
-    if levels and dimensions_of(options.shapes):
-        raise ConfigError(
-            "a network with buckets of shapes cannot have 'levels' yet",
-            hint="Leave out 'levels', or give each input one shape.",
-        )
 
 
 @attrs.frozen(kw_only=True)

@@ -64,14 +64,16 @@ def deliver(
     # Without measurements, only tasks for other dtypes count as not reached.
     not_reached([row for row in operators if measures or row.task.get("alternative_of")])
     try:
+        space = provider_of(pipeline)
         delivery = Delivery(
             target=run.target,
             winners=_with_others(winners(operators), run.store),
-            space=provider_of(pipeline),
+            space=space,
             folder=run.folder.path / RunFile.NETWORK,
             threads=run.runner.threads,
             plan=_plan(run.publish, seconds_before, most_seconds),
             measures=measures,
+            recorded=lambda task: run.records.fastest(task, space.design_space(task)),
         )
         delivered = _ask(contract_of(pipeline.model), run.frontend, delivery)
     except ChameleonError as error:

@@ -42,6 +42,18 @@ TAKEN = "records"
 """Key under which a run's store keeps a summary of the records taken from databases."""
 
 
+ELSEWHERE = "records_of_other_targets"
+"""Key under which a run's store keeps the configurations of ``SharedRecords.fastest``."""
+
+FASTEST = 8
+"""Number of configurations of a task of another target."""
+
+
+def fastest_elsewhere(store: RecordStore, task: Task) -> list[Config]:
+    """The configurations that a delivery of the run has found for a task of another target."""
+    return [tuple(config) for config in (store.fact(ELSEWHERE) or {}).get(task.key, ())]
+
+
 def shares_records(store: RecordStore) -> bool:
     """Whether a run has record databases.
 
@@ -161,6 +173,23 @@ class SharedRecords:
         if self._fresh:
             return []
         return _call_or_warn(f"records of {task.name}", partial(self._known, task, space)) or []
+
+    def fastest(self, task: Task, space: DesignSpace) -> list[Config]:
+        """The configurations that were fastest for a task of another target, fastest first.
+
+        They come from databases. The store keeps them for ``fastest_elsewhere``.
+
+        Args:
+            task: the task, which the run does not measure.
+            space: the task's design space.
+        """
+        valid = [record for record in self.known(task, space) if record.measurement.ok]
+        fastest = sorted(valid, key=attrgetter("rank"))[:FASTEST]
+        if fastest:
+            kept = self._store.fact(ELSEWHERE) or {}
+            configs = [record.measurement.config for record in fastest]
+            self._store.set_fact(ELSEWHERE, {**kept, task.key: configs})
+        return fastest_elsewhere(self._store, task)
 
     def _known(self, task: Task, space: DesignSpace) -> list[RecordDatabase.Record]:
         key = self._key(task, space)
