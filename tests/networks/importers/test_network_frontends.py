@@ -13,6 +13,7 @@ import structlog
 import torch
 from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.load import from_dict
+from chameleon_core._task import Task
 from chameleon_networks._frameworks.inference import torch_inference
 from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._importers import sources
@@ -175,6 +176,14 @@ def test_equal_operators_are_one_task_with_a_weight(file):
 
 def test_the_layout_is_the_users(file):
     assert Conv2dSpec.of(_torch_tasks(f"{file}:net", "NCHW")[0]).layout == "NCHW"
+
+
+def test_tasks_know_the_bytes_of_all_weights_of_the_network(file):
+    tasks = _torch_tasks(f"{file}:net")
+    network, _ = named_object(f"{file}:net", "test")()
+    weights = sum(parameter.nbytes for parameter in network.parameters())
+    assert {task.cold_bytes for task in tasks} == {weights}
+    assert Task(**tasks[0].to_json()) == tasks[0]
 
 
 def test_a_saved_program_gives_the_same_tasks(file, tmp_path):

@@ -99,3 +99,31 @@ def test_what_disturbs_timing_is_read_around_each_of_them(runner):
     assert result.core_seconds > 0.0
     assert result.stolen_seconds + result.others_seconds >= 0.0
     assert 0 <= result.kept <= result.pairs <= 15
+
+
+@pytest.mark.parametrize(
+    ("options", "weights", "cold"),
+    [
+        ({}, 0, 0),
+        ({}, 1 << 20, 1 << 20),
+        ({}, 1 << 40, 64 << 20),
+        ({"cold_bytes": 0}, 1 << 20, 0),
+        ({"cold_bytes": 7}, 1 << 20, 7),
+    ],
+)
+def test_weights_are_as_cold_as_in_the_network(monkeypatch, options, weights, cold):
+    asked = set()
+    submit = ProcessPool.submit
+
+    def watched(pool, worker, then, message, timeout):
+        if message["command"] in {"measure", "repeat"}:
+            policy = message.get("policy", message)
+            asked.add(policy["cold_bytes"])
+        submit(pool, worker, then, message, timeout)
+
+    monkeypatch.setattr(ProcessPool, "submit", watched)
+    task = attrs.evolve(TASK, cold_bytes=weights)
+    assert task.key == TASK.key
+    with LocalRunner(LocalOptions(**QUICK, **options)) as runner:
+        assert len(list(runner.measure(attrs.evolve(job([config(Fault.NONE)]), task=task)))) == 1
+    assert asked == {cold}

@@ -169,8 +169,8 @@ class Conditioning:
     Attributes:
         own_error: The largest |difference| over the largest |exact| of all samples.
         perturbed: Whether the framework's answers were compared with those for perturbed inputs.
-        parts: The number of parts of the network that were compared with the framework's values,
-            because the outputs are further off than ``tolerance``; 0 if they are not.
+        parts: The number of parts of the network that were compared with the framework's values.
+            It is 0 unless outputs are further off than ``tolerance``.
         largest_error: The largest error of these parts.
     """
 
