@@ -37,7 +37,7 @@ class TimingOptions:
     cold_bytes: int | None = option(
         None,
         "bytes of copies of the weights to read in turns; 0: warm caches; null: as many as the "
-        "network's other weights on this machine, 0 on other devices",
+        "network's weights, on this machine",
         at_least=0,
     )
     repeat_seconds: float = option(
