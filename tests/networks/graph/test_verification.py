@@ -1,5 +1,6 @@
 """Wrong outputs are noticed whatever they are, and the tasks to blame are found."""
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
@@ -101,6 +102,17 @@ def test_the_sentence_says_how_far_and_what_is_allowed():
     said = verify.Conditioning(own_error=0.02).sentence("torch")
     assert "torch in float32 are off by 2.0e-02" in said
     assert "4e-02 is allowed" in said
+
+
+def test_parts_allow_a_multiple_of_the_rounding_error():
+    expected = verify.Expected([SAMPLE], [SAMPLE], _Exact(4 * 0.08))
+    assert expected.amplifies
+    assert expected.tolerance_of_parts == expected.tolerance == verify.LARGEST_TOLERANCE
+    expected.conditioning = attrs.evolve(expected.conditioning, parts=3, largest_error=5e-4)
+    assert expected.tolerance == verify.LARGEST_TOLERANCE
+    assert expected.tolerance_of_parts == pytest.approx(8 * 0.08, rel=0.1)
+    assert "each of 3 parts" in expected.remark("torch")
+    assert "errors of at most 5.0e-04" in expected.remark("torch")
 
 
 def test_a_quantized_network_may_be_off_by_steps():

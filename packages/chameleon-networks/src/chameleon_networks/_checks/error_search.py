@@ -139,7 +139,9 @@ class ErrorSearch:
         """
         off = verdict.max_relative_error or 0.0
         conditioning = expected.conditioning if expected.amplifies else None
-        if conditioning is None or conditioning.perturbed or off <= expected.tolerance:
+        if conditioning is None or conditioning.perturbed:
+            return verdict
+        if not expected.tolerance < off <= conditioning.largest_tolerance:
             return verdict
         try:
             problem = expected.problem_beyond_rounding(ours)

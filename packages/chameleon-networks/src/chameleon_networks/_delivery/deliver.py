@@ -163,7 +163,7 @@ def verified(
     )
     verification = {
         "samples": SAMPLES,
-        "tolerance": steps.expected.tolerance,
+        "tolerance": steps.expected.tolerance_of_parts,
         **{name: value for name, value in result.to_json().items() if name in fields},
     }
     # The manifest's entries about weights stay as they are.

@@ -200,6 +200,11 @@ class Conditioning:
         apart = _ROUNDING_FACTOR * self.own_error
         return max(TOLERANCE, min(apart, LARGEST_TOLERANCE)) if np.isfinite(apart) else TOLERANCE
 
+    @property
+    def largest_tolerance(self) -> float:
+        """The largest error of a network whose parts are right, a multiple of ``own_error``."""
+        return _CHANNEL_FACTOR * self.own_error
+
     def sentence(self, reference: str) -> str:
         """A sentence for the user: why a larger error than ``TOLERANCE`` is accepted."""
         apart = (
@@ -331,6 +336,13 @@ class Expected:
         if self.conditioning is None and (exact := self._exact()) is not None:
             self.conditioning = Conditioning.of(self.answers, exact, perturbed=self._rounded)
         return self.conditioning is not None and self.conditioning.tolerance > TOLERANCE
+
+    @property
+    def tolerance_of_parts(self) -> float:
+        """The largest accepted error, which is larger if parts of the network were compared."""
+        if self.conditioning is None or not self.conditioning.parts:
+            return self.tolerance
+        return max(self.tolerance, self.conditioning.largest_tolerance)
 
     def remark(self, reference: str) -> str | None:
         """A sentence for the user if the framework's own rounding was measured and is large."""
