@@ -138,12 +138,12 @@ class ErrorSearch:
             A verdict without a problem if all parts are right, or ``verdict``.
         """
         off = verdict.max_relative_error or 0.0
-        conditioning = expected.conditioning if expected.amplifies else None
-        if conditioning is None or conditioning.perturbed:
-            return verdict
-        if not expected.tolerance < off <= conditioning.largest_tolerance:
-            return verdict
         try:
+            conditioning = expected.conditioning if expected.amplifies else None
+            if conditioning is None or conditioning.perturbed:
+                return verdict
+            if not expected.tolerance < off <= conditioning.largest_tolerance:
+                return verdict
             problem = expected.problem_beyond_rounding(ours)
             errors = [] if problem else _Parts(self, expected.samples, expected.answers).errors()
         except Exception as error:  # noqa: BLE001 - only a better verdict is lost

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+import attrs
 import structlog
 from chameleon_core.api import words
 from chameleon_core.plugin_api import (
@@ -44,7 +45,7 @@ from chameleon_networks._delivery.other_kernels import (
     write_other_kernels,
 )
 from chameleon_networks._evaluation.processes import delivered_process
-from chameleon_networks._graph.fusion_groups import candidate_specs
+from chameleon_networks._graph.fusion_groups import FusionGroup, candidate_specs
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 log = structlog.get_logger()
@@ -92,7 +93,7 @@ def shared_orders(networks: Sequence[ImportedNetwork], delivery: Delivery) -> Co
         winners: dict[str, Delivery.Winner] = {}
         for network in networks:
             for fusion in prepared_network(network)[1]:
-                task = next(candidate_specs(fusion, target)).task(name, target)
+                task = _task_of(fusion, name, target)
                 if task.key in winners:
                     continue
                 guesses = delivery.space.design_space(task).first_guesses.tolist()
@@ -245,8 +246,7 @@ def level_kernels(
     winners: dict[str, Delivery.Winner] = {}
     known: dict[str, Sequence[tuple[int, ...]]] = {}
     for fusion in graph.fusions:
-        spec = next(candidate_specs(fusion, target))
-        task = spec.task(own.task_of(fusion).name, target)
+        task = _task_of(fusion, own.task_of(fusion).name, target)
         if task.key in known:
             continue
         known[task.key] = recorded(task)
@@ -257,6 +257,13 @@ def level_kernels(
     chosen = sharing_weights(graph, Kernels(winners, own.space, target), _candidates)
     measured = [w for key, w in chosen.kernels.winners.items() if w.config in known[key]]
     return chosen, len(measured)
+
+
+def _task_of(fusion: FusionGroup, name: str, target: str) -> Task:
+    """The task of a fusion group for a level; its records are those with cold weights."""
+    weights = sum(array.nbytes for array in fusion.constants.arrays)
+    task = next(candidate_specs(fusion, target)).task(name, target)
+    return attrs.evolve(task, cold_bytes=weights)
 
 
 def _candidates(winner: Delivery.Winner) -> Iterator[Delivery.Winner]:
