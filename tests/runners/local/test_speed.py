@@ -138,6 +138,11 @@ def fma(*rates):
     return "fma", [RATE * rate for rate in rates]
 
 
+def tiles(*rates):
+    """The reply of a clock of tiles, relative to the full rate of multiply-adds."""
+    return "tiles", [RATE * rate for rate in rates]
+
+
 def ranking(costs):
     return sorted(costs, key=costs.get)
 
@@ -239,6 +244,40 @@ def test_each_kind_of_instruction_has_its_own_usual_speed():
     assert log.relative_speed(fma(1.0, 1.0)) == 1.0
     assert log.relative_speed(None) == 1.0
     assert log.counts == {"tiles": {"2600": 1}, "fma": {"260": 1}}
+
+
+def test_instructions_whose_readings_agree_have_one_usual_speed():
+    log = SpeedLog()
+    assert log.matches(tiles(0.9))
+    assert log.relative_speed(fma(1.0, 1.0)) == 1.0
+    assert log.matches(tiles(0.9, 0.4))
+    # In their first survey, the tiles were slow for most of the time.
+    assert log.relative_speed(tiles(0.42, 0.42, 0.42, 0.9, 0.42, 0.42)) == pytest.approx(0.42)
+    assert log.relative_speed(tiles(0.98, 0.98)) == 1.0
+    assert log.usual == {"fma": RATE, "tiles": RATE}
+    again = SpeedLog()
+    again.resume(log.usual)
+    assert again.relative_speed(tiles(0.5, 0.5)) == again.relative_speed(fma(0.5, 0.5)) == 0.5
+
+
+def test_tiles_that_were_slow_at_first_join_the_usual_speed():
+    log = SpeedLog()
+    assert log.relative_speed(fma(1.0, 1.0)) == 1.0
+    assert not log.matches(tiles(0.42, 0.43))
+    assert log.relative_speed(tiles(0.42, 0.43)) == 1.0
+    assert log.relative_speed(tiles(1.02, 1.02)) == 1.0
+    assert log.relative_speed(tiles(0.42, 0.42)) == pytest.approx(0.42)
+    assert log.usual["tiles"] == log.usual["fma"]
+
+
+@pytest.mark.parametrize("slow_seconds", [0.2, 1.5, 4.0])
+def test_kernels_whose_tiles_are_slow_at_first_are_ranked_like_others(slow_seconds):
+    # The tiles get their full rate after a while; multiply-adds always had it.
+    runner = SimulatedRunner([(0.5 + slow_seconds, 0.43), (math.inf, FAST)])
+    runner.disturbance.speed.relative_speed(("multiply-add", [RATE, RATE]))
+    costs = runner.costs([[6e-4, 5e-4], [5.5e-4, 7e-4], [6.5e-4, 4.5e-4]])
+    assert costs[4.5e-4] == pytest.approx(4.5e-4, rel=0.05)
+    assert runner.disturbance.speed.usual["known work"] == pytest.approx(RATE)
 
 
 @pytest.mark.parametrize("usual_turn", [0, 1, 2])

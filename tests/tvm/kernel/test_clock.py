@@ -40,7 +40,10 @@ def test_a_clock_of_tiles_multiplies_tiles(tile):
     unrolled = assembly.count(f"\t{tile.name}\t")
     assert unrolled > 0
     assert unrolled % 4 == 0
-    assert clock.operations % (2 * 2 * 4 * tile.rows * tile.columns * tile.depth) == 0
+    products = clock.operations / (2 * 2 * tile.rows * tile.columns * tile.depth)
+    assert products % 4 == 0
+    # Each of the two cores adds 2 * 16 products in a cycle, and a product of tiles takes 16 cycles.
+    assert clock.comparable == 2 * 2 * (2 * 16) * 16 * products
 
 
 def dense_program():

@@ -79,7 +79,9 @@ class Kernel(ABC):
 
         Returns:
             The name of the instructions that were timed, and the operations per second of all
-            threads together. None if there is no clock, which is the default.
+            threads together. The rates of unlike instructions are equal if both run at their full
+            rate: a clock counts the multiply-adds that would take as long. None if there is no
+            clock, which is the default.
 
         Raises:
             Exception: any exception is a run error of the candidate.

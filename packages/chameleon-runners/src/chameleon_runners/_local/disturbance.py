@@ -82,7 +82,9 @@ class SpeedLog:
     """The readings of clocks around the timings of a runner.
 
     The usual speed is the most frequent one of the run's first readings. It stays the same, so that
-    all times are comparable.
+    all times are comparable. Instructions share the speeds if their readings agree. For example,
+    AMX's tiles of a rented machine may be slow for the first second. If their times were scaled to
+    that speed, no kernel with tiles would be comparable with others.
 
     Attributes:
         timed_again: the number of timings that were repeated because the speed changed.
@@ -90,6 +92,7 @@ class SpeedLog:
 
     def __init__(self) -> None:
         self._speeds: dict[str, list[_Speed]] = {}
+        """By instructions. Instructions whose readings agree have the same list."""
         self._present = 1.0
         self._counts: dict[str, Counter[str]] = {}
         self._recent: deque[bool] = deque([True], maxlen=_RECENT)
@@ -98,6 +101,32 @@ class SpeedLog:
     def knows(self, clock: Clock) -> bool:
         """Whether the usual speed of a clock's instructions is known."""
         return bool(self._speeds.get(clock[0]))
+
+    def matches(self, clock: Clock) -> bool:
+        """Whether a reading agrees with a speed of other instructions, if there are any."""
+        return not self._speeds or self._shared(clock[1]) is not None
+
+    def _shared(self, readings: Sequence[float]) -> list[_Speed] | None:
+        """The speeds of other instructions, one of which is a reading's."""
+        return next(
+            (
+                speeds
+                for speeds in self._speeds.values()
+                if any(_are_same(rate, speed.rate) for rate in readings for speed in speeds)
+            ),
+            None,
+        )
+
+    def _speeds_for(self, name: str, readings: Sequence[float]) -> list[_Speed]:
+        """The speeds of instructions, with those of others as soon as their readings agree."""
+        own = self._speeds.get(name)
+        if own is None:
+            own = self._shared(readings) or _speeds_of(readings)
+        elif not any(_are_same(readings[-1], speed.rate) for speed in own):
+            usual = [speeds for speeds in self._speeds.values() if speeds is not own]
+            own = next((each for each in usual if _are_same(readings[-1], each[0].rate)), own)
+        self._speeds[name] = own
+        return own
 
     def too_fast(self, clock: Clock | None) -> float:
         """The share of repeats that may have been timed at a higher speed than the usual one."""
@@ -127,9 +156,7 @@ class SpeedLog:
             return 1.0
         name, readings = clock
         before, after = readings[-2], readings[-1]
-        speeds, counts = self._speeds.setdefault(name, []), self._counts.setdefault(name, Counter())
-        if not speeds:
-            speeds += _speeds_of(readings)
+        speeds, counts = self._speeds_for(name, readings), self._counts.setdefault(name, Counter())
         # Two digits, since readings differ in the third.
         counts[f"{float(f'{max(before, after) / 1e9:.2g}'):g}"] += 1
         self._recent.append(False)
@@ -157,11 +184,15 @@ class SpeedLog:
     @property
     def usual(self) -> Mapping[str, float]:
         """By instructions, the operations per second at the usual speed."""
-        return {name: speeds[0].rate for name, speeds in self._speeds.items() if speeds}
+        return {name: speeds[0].rate for name, speeds in self._speeds.items()}
 
     def resume(self, usual: Mapping[str, float]) -> None:
         """Use the usual speeds of an earlier process of the run."""
-        self._speeds = {name: [_Speed([rate] * _SETTLED)] for name, rate in usual.items()}
+        self._speeds = {}
+        for name, rate in usual.items():
+            own = [_Speed([rate] * _SETTLED)]
+            alike = (each for each in self._speeds.values() if each[0].rate == rate)
+            self._speeds[name] = next(alike, own)
 
     @property
     def counts(self) -> Mapping[str, Mapping[str, int]]:

@@ -46,6 +46,9 @@ _MOST_RETRIES, _MOST_CHANGES, _MOST_TURNS = 2, 4, 8
 """How often a first timing is repeated at an unusual speed, and after a change of the speed. Then
 how often a turn is taken."""
 
+_MOST_SURVEYS = 4
+"""How often the speed of instructions is surveyed until it agrees with the speed of others."""
+
 
 def clock_command(readings: int) -> Message:
     """The part of a command that says how often a worker reads the clock before a timing."""
@@ -225,7 +228,7 @@ class TimingPhase:
         """Check and time a candidate, again if the cores changed or had an unusual speed."""
         context, speed = self._context, self._context.disturbance.speed
         readings = int(context.options.clock)
-        attempts = 0
+        attempts = surveys = 0
         while True:
             best = speed.at_present(self._best)
             message = context.measure_command(candidate, best=best, cores=context.clock_cores)
@@ -234,8 +237,9 @@ class TimingPhase:
             if not event.ok or event.reply is None:
                 return event
             clock = event.reply["clock"]
-            if clock is not None and not speed.knows(clock) and readings < SURVEY:
-                readings = SURVEY
+            most = _MOST_SURVEYS if surveys and clock and not speed.matches(clock) else 1
+            if clock is not None and not speed.knows(clock) and surveys < most:
+                readings, surveys = SURVEY, surveys + 1
                 continue
             relative = speed.relative_speed(clock)
             candidate.speed = relative or speed.mean_speed(clock)

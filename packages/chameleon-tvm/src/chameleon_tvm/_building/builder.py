@@ -80,8 +80,9 @@ class TVMBuilder(Builder):
             The operations per second; None without a clock for the instructions.
         """
         make_clock = clock_of(self.program(config), self.task.target)
-        reading = None if make_clock is None else make_clock().clock()
-        return None if reading is None else reading[1] / self.work(config)
+        if make_clock is None:
+            return None
+        return make_clock().operations_per_second() / self.work(config)
 
     def work(self, config: Sequence[int]) -> float:
         """How many operations the kernel of a configuration does for one of the operator."""

@@ -7,7 +7,6 @@ from functools import cache
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Kernel
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._building.kernel import Program, TVMKernel, device_kind
@@ -35,14 +34,17 @@ class ClockProgram:
         name: Name of the instructions that do the work.
         program: The program.
         operations: Number of multiplications and additions of one run.
+        comparable: Number of multiplications and additions of float32 in the widest vectors that
+            take as long, if all instructions run at their full rate.
     """
 
     name: str
     program: Program
     operations: float
+    comparable: float
 
 
-def clock_of(program: Program, target: str) -> Callable[[], Kernel] | None:
+def clock_of(program: Program, target: str) -> Callable[[], ClockKernel] | None:
     """A function that returns the clock of a program's instructions; None without such a clock.
 
     The first call compiles the clock. A process has at most one clock for each kind of instruction.
@@ -58,7 +60,7 @@ def clock_of(program: Program, target: str) -> Callable[[], Kernel] | None:
 
 
 @cache
-def _clock(target: str, permissions: frozenset[str]) -> Kernel:
+def _clock(target: str, permissions: frozenset[str]) -> ClockKernel:
     instructions = map(instruction_of, package_records_of(target))
     tiles = (
         each
@@ -77,8 +79,14 @@ class ClockKernel(TVMKernel):
         self._clock_program = clock
 
     def clock(self) -> tuple[str, float]:
-        seconds = min(self.repeats(1, _REPEATS))
-        return self._clock_program.name, self._clock_program.operations / seconds
+        return self._clock_program.name, self._clock_program.comparable / self._seconds()
+
+    def operations_per_second(self) -> float:
+        """The multiplications and additions per second of the clock's instructions at present."""
+        return self._clock_program.operations / self._seconds()
+
+    def _seconds(self) -> float:
+        return min(self.repeats(1, _REPEATS))
 
 
 def vector_clock(target: str, *, cycles: int = _CYCLES) -> ClockProgram:
@@ -105,12 +113,14 @@ def vector_clock(target: str, *, cycles: int = _CYCLES) -> ClockProgram:
 
         return accumulation_loop(number, sums, emit.loop("i", iterations, step), out, lanes)
 
+    operations = 2.0 * cores * chains * lanes * iterations
     values = np.stack([np.full(lanes, 0.5), np.ones(lanes)]).astype(np.float32)
     function = emit.function([factors, out], emit.parallel("core", cores, core))
     return ClockProgram(
         name="multiply-add",
         program=Program(function=function, inputs=[values], plain_loops=True),
-        operations=2.0 * cores * chains * lanes * iterations,
+        operations=operations,
+        comparable=operations,
     )
 
 
@@ -121,8 +131,10 @@ def tile_clock(target: str, tile: TileProduct) -> ClockProgram:
         target: The canonical target, a CPU that has the instruction.
         tile: The instruction.
     """
-    cores, products = target_info(target).cores, _SIDES * _SIDES
+    info, products = target_info(target), _SIDES * _SIDES
+    cores = info.cores
     iterations = max(1, int(_CYCLES / (products * tile.cost)))
+    cycles = iterations * products * tile.cost
     sums = [tile.register(number, SUMS) for number in range(products)]
     data = [tile.register(products + side, DATA) for side in range(_SIDES)]
     weights = [tile.register(products + _SIDES + side, WEIGHTS) for side in range(_SIDES)]
@@ -161,6 +173,7 @@ def tile_clock(target: str, tile: TileProduct) -> ClockProgram:
             function=with_instructions(function, [tile]), inputs=inputs, plain_loops=True
         ),
         operations=2.0 * cores * products * iterations * tile.rows * tile.columns * tile.depth,
+        comparable=2.0 * cores * info.lanes("float32") * info.fma_per_cycle * cycles,
     )
 
 
