@@ -39,7 +39,7 @@ CONFIDENCE = 0.999
 SECONDS = 180.0
 """When the gate gives up."""
 
-_TURNS, _TURN_SECONDS = 12, 0.05
+_TURNS, _TURN_SECONDS = 24, 0.05
 """Turns of each process, and the least duration of one. In short turns, neighbours disturb both
 processes alike."""
 
