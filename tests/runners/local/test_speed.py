@@ -260,6 +260,14 @@ def test_instructions_whose_readings_agree_have_one_usual_speed():
     assert again.relative_speed(tiles(0.5, 0.5)) == again.relative_speed(fma(0.5, 0.5)) == 0.5
 
 
+def test_a_disturbed_reading_is_no_speed_that_instructions_share():
+    log = SpeedLog()
+    # A thread lost its core during one reading.
+    assert log.relative_speed(fma(1.0, 1.0, 1.0, 0.45, 1.0, 1.0)) == 1.0
+    assert not log.matches(tiles(0.42, 0.42))
+    assert log.relative_speed(tiles(0.42, 0.42)) == 1.0
+
+
 def test_tiles_that_were_slow_at_first_join_the_usual_speed():
     log = SpeedLog()
     assert log.relative_speed(fma(1.0, 1.0)) == 1.0

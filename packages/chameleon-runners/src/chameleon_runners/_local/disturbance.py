@@ -38,6 +38,9 @@ hosts change between two speeds every tenth of a second."""
 _SETTLED = 20
 """Number of readings from which the rate of a speed follows."""
 
+_FREQUENT = 3
+"""Number of readings from which a speed is no disturbance."""
+
 _TOO_FAST = 0.25
 """The share of repeats that may have been timed at a higher speed than the usual one, if the cores
 have one. The speed may change twice between two readings."""
@@ -61,6 +64,11 @@ class _Speed:
     def rate(self) -> float:
         """Operations per second."""
         return statistics.median_high(self._readings)
+
+    @property
+    def is_frequent(self) -> bool:
+        """Whether several readings have this speed."""
+        return len(self._readings) >= _FREQUENT
 
     def add(self, rates: Sequence[float]) -> None:
         """Add readings, until the rate is settled."""
@@ -107,15 +115,12 @@ class SpeedLog:
         return not self._speeds or self._shared(clock[1]) is not None
 
     def _shared(self, readings: Sequence[float]) -> list[_Speed] | None:
-        """The speeds of other instructions, one of which is a reading's."""
-        return next(
-            (
-                speeds
-                for speeds in self._speeds.values()
-                if any(_are_same(rate, speed.rate) for rate in readings for speed in speeds)
-            ),
-            None,
-        )
+        """The speeds of other instructions, if a reading has a frequent one of them."""
+        for speeds in self._speeds.values():
+            frequent = [speed.rate for speed in speeds if speed is speeds[0] or speed.is_frequent]
+            if any(_are_same(reading, rate) for reading in readings for rate in frequent):
+                return speeds
+        return None
 
     def _speeds_for(self, name: str, readings: Sequence[float]) -> list[_Speed]:
         """The speeds of instructions, with those of others as soon as their readings agree."""
@@ -123,8 +128,8 @@ class SpeedLog:
         if own is None:
             own = self._shared(readings) or _speeds_of(readings)
         elif not any(_are_same(readings[-1], speed.rate) for speed in own):
-            usual = [speeds for speeds in self._speeds.values() if speeds is not own]
-            own = next((each for each in usual if _are_same(readings[-1], each[0].rate)), own)
+            others = [speeds for speeds in self._speeds.values() if speeds is not own]
+            own = next((each for each in others if _are_same(readings[-1], each[0].rate)), own)
         self._speeds[name] = own
         return own
 

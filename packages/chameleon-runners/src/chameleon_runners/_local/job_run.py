@@ -237,10 +237,11 @@ class TimingPhase:
             if not event.ok or event.reply is None:
                 return event
             clock = event.reply["clock"]
-            most = _MOST_SURVEYS if surveys and clock and not speed.matches(clock) else 1
-            if clock is not None and not speed.knows(clock) and surveys < most:
-                readings, surveys = SURVEY, surveys + 1
-                continue
+            if clock is not None and not speed.knows(clock):
+                clear = surveys > 0 and speed.matches(clock)
+                if not clear and surveys < _MOST_SURVEYS:
+                    readings, surveys = SURVEY, surveys + 1
+                    continue
             relative = speed.relative_speed(clock)
             candidate.speed = relative or speed.mean_speed(clock)
             unclear = relative is None or speed.is_worth_waiting(relative)

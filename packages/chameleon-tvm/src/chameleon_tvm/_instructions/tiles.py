@@ -63,7 +63,7 @@ class TileProduct(Instruction):
         shorter: Whether registers of data and weights may hold less than ``depth``, in multiples of
             ``pack``.
         registers: Number of registers of all kinds together.
-        cost: Time of one instruction over the time of a multiply-add of the widest float32 vectors.
+        cost: Cycles of a core that one instruction takes.
     """
 
     data: ClassVar[str]
